@@ -9,6 +9,7 @@
 #include "base/file_kind.h"
 #include "base/read_file.h"
 #include "doctor/diagnose.h"
+#include "doctor/facts_table.h"
 #include "doctor/input_kind.h"
 #include "doctor/log_source.h"
 #include "hub_cache.h"
@@ -24,7 +25,7 @@ constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes 
 struct DoctorFlags {
   std::vector<std::string> inputs, logs, models, scales, outputs, commands, command_files;
   std::string server, gpu;
-  bool json = false, list = false;
+  bool json = false, list = false, facts = false;
 };
 
 // What is no log, command or answer, but is known: read as a log it would be healthy. JSON of servers may have members
@@ -114,6 +115,10 @@ Exit run(const DoctorFlags& flags) {
                    !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
   if (!any) fail("doctor: no input; give it a log, a command or a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
+  if (flags.facts && !flags.json) {
+    write_lines(facts_text(diagnosis.facts));
+    return Exit::Done;
+  }
   if (flags.json)
     write_json(diagnosis_json(diagnosis));
   else
@@ -152,6 +157,7 @@ void add_doctor(CLI::App& app, Job& chosen) {
   verb->add_option("--gpu", flags->gpu, "GPU, if the log does not name it: H100, 'RTX 5090', sm_90, MI300X, gfx942")
       ->type_name("NAME");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->add_flag("--facts", flags->facts, "Print what the inputs say of the server, and what would settle the rest");
   verb->add_flag("--list", flags->list, "Print all log lines and rules that doctor knows");
   verb->footer(
       "A finding says where it was seen, how certain it is, what it does not prove, and what to do. Lines that\n"
@@ -163,10 +169,11 @@ void add_doctor(CLI::App& app, Job& chosen) {
       "  kvcal doctor --command 'vllm serve ./GLM-4.7-Flash --kv-cache-dtype fp8' --output answer.txt\n"
       "  kvcal doctor server.log ./export kv-cache-scales.json --json | jq '.explanations[0]'");
   verb->callback([flags, verb, &chosen] {
+    if (flags->json) refuse_idle(*verb, "with --json, which has them", {"--facts"});
     if (flags->list)
-      refuse_idle(
-          *verb, "with --list",
-          {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server", "--gpu"});
+      refuse_idle(*verb, "with --list",
+                  {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server",
+                   "--gpu", "--facts"});
     chosen = [flags] {
       for (std::string& model : flags->models) model = model_folder(model);
       for (std::string& input : flags->inputs) input = file_or_model(input);

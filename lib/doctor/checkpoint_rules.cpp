@@ -56,7 +56,8 @@ bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cac
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
 Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (!cache_is_static_fp8(f) || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
+  const bool given = f.scales && f.flag("quantization-param-path") != nullptr;
+  if (given || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
   if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
   if (!c.has_tensors && c.has_kv_scheme) return {};
   if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
@@ -79,7 +80,7 @@ Found no_config_for_scales(const Facts& f) {
 
 Found latent_scales_of_sglang(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool wrong = f.is(Engine::Sglang) && f.model.latent == Trait::Yes && c.n_scales() > c.n_unit;
+  const bool wrong = c.n_scales() > c.n_unit && cache_is_quantized(f) != Trait::No;
   return wrong ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
 }
 
@@ -117,8 +118,8 @@ Found block_weights(const Facts& f) { return has(f, "C13") ? in_checkpoint(f, ""
 Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
 
 Found scheme_unused(const Facts& f) {
-  const bool unused =
-      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantized(f) == Trait::No;
+  const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
+  const bool unused = any && scales_felt_on_plain(f) == Trait::No;
   return unused ? in_checkpoint(f, "") : Found{};
 }
 
@@ -147,7 +148,7 @@ Found notable_key_bias(const Facts& f) { return has(f, "C02") ? Found{} : key_bi
 
 Found bias_by_name(const Facts& f) {
   const bool measured = f.checkpoint && f.checkpoint->has_tensors;
-  const std::string dtype = cache_dtype(f);
+  const std::string& dtype = f.cache.name;
   const bool fp8 = dtype.starts_with("fp8") || dtype.find("float8") != std::string::npos;
   if (measured || f.model.key_bias != Trait::Yes || !fp8) return {};
   return {true, f.model_path, {}};
@@ -197,7 +198,7 @@ Found short_calibration(const Facts& f) {
 Found file_goes_nowhere(const Facts& f) {
   const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
   const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
-  if (given || inside || !f.checkpoint || cache_is_quantized(f) != Trait::Yes) return {};
+  if (given || inside || !f.checkpoint) return {};
   return in_scales(f, "");
 }
 
@@ -244,17 +245,16 @@ Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? i
 
 Found qwen3_5_dropped(const Facts& f) {
   constexpr EngineVersion kSeenToLoad = {0, 33, 0};
-  const bool here = f.is(Engine::Vllm) && f.before(kSeenToLoad) == Trait::Yes &&
-                    f.model.architecture.starts_with("Qwen3_5") && has_calibrated_scales(f) &&
-                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantized(f) != Trait::No &&
-                    !uses_plugin(f);
+  const bool here = f.before(kSeenToLoad) == Trait::Yes && f.model.architecture.starts_with("Qwen3_5") &&
+                    has_calibrated_scales(f) && f.checkpoint->n_scales() > f.checkpoint->n_unit &&
+                    cache_is_quantized(f) != Trait::No && !uses_plugin(f);
   return here ? in_checkpoint(f, count(f.checkpoint->n_scales(), "scale")) : Found{};
 }
 
 constexpr CombinationRule kRules[] = {
     {entry_of("F08", Established, "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
               "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6),
-     kFlags | kCheckpoint, no_scales_anywhere},
+     kFlags | kCheckpoint | kStaticFp8, no_scales_anywhere},
     {entry_of("C15", Established, "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded,
               9),
      kTensors, unlisted_file},
@@ -273,13 +273,13 @@ constexpr CombinationRule kRules[] = {
       "looked at",
       "vLLM 0.33.0, which loads them, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 7},
-     kTensors | kKnownServer,
+     kTensors | kVllm,
      qwen3_5_dropped},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads", "",
       "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
       "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
-     kTensors | kKnownServer,
+     kTensors | kSglang | kLatent,
      latent_scales_of_sglang},
     {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
      unequal_latent_scales},
@@ -318,7 +318,7 @@ constexpr CombinationRule kRules[] = {
      joint_names},
     {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantized", "", "",
       "vllm 0.33.0 layers/attention/attention.py"},
-     kFlags | kCheckpoint,
+     kFlags | kCheckpoint | kPlain,
      scheme_unused},
     {entry_of("S01", Established, "", kInvalid, "vllm loads them without a warning", Cause::ScalesInvalid, 9), kTensors,
      not_finite},
@@ -335,7 +335,7 @@ constexpr CombinationRule kRules[] = {
       "that they were not measured", kIsOneEnough, "modelopt 20"},
      kTensors,
      ones_of_modelopt},
-    {entry_of("C02", Computed, "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16",
+    {entry_of("C02", Computed, "that this breaks outputs", "{control}, or keep these layers in bf16",
               "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7),
      kTensors, large_key_bias},
     {entry_of("C03", Computed, "that this breaks outputs", kCompareAnswers, "vllm change 11906", Cause::KeyOutliers, 4),
@@ -343,7 +343,7 @@ constexpr CombinationRule kRules[] = {
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
       "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",
       Cause::KeyOutliers, 4},
-     kFlags | kModel,
+     kFlags | kModel | kQuantized,
      bias_by_name},
     {entry_of("S18", Established, "", "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
               "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),
@@ -375,7 +375,7 @@ constexpr CombinationRule kRules[] = {
      kTensors, folded},
     {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
       kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
-     kScales | kFlags | kTensors,
+     kScales | kFlags | kTensors | kQuantized,
      file_goes_nowhere},
 };
 

@@ -74,6 +74,9 @@ void take_config(const Json& config, ModelTraits& model) {
   model.latent = answer(integer_or_zero(text, "kv_lora_rank") > 0);
   model.multimodal = answer(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
   model.key_bias = answer(has_key_bias(text, model.model_type));
+  for (const char* key : {"dtype", "torch_dtype"})
+    for (const Json* part : {&text, &config})
+      if (model.weights_type.empty()) model.weights_type = string_or_empty(*part, key);
   const Json* window = find_member(text, "sliding_window");
   const Json* use = find_member(text, "use_sliding_window");
   model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));

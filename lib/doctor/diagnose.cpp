@@ -26,23 +26,24 @@ void add_sign(std::vector<Sign>& signs, Sign sign) {
 std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvaluated>& not_evaluated) {
   std::vector<Sign> signs;
   for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
-  for (const auto rules : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
+  for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
-      if (std::string missing = missing_inputs(rule.needs, facts); !missing.empty()) {
-        not_evaluated.push_back({std::string(rule.entry.id), std::move(missing)});
-        continue;
-      }
+      Applies rule_applies = applies(rule.needs, facts);
+      if (rule_applies.all == Trait::Unknown)
+        not_evaluated.push_back({std::string(rule.entry.id), std::move(rule_applies.open)});
+      if (rule_applies.all != Trait::Yes) continue;
       Found found = rule.when(facts);
       if (found.holds) add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence)});
     }
   return signs;
 }
 
-// What a log line says alone is taken back where something else in the inputs says better.
-bool is_superseded(const Sign& sign, const Facts& facts) {
-  const std::string_view id = sign.entry->id;
-  // An old command in a log, and the server says that it does not know the option: the line is enough.
-  return id == "LG7b" && facts.seen("LG7");
+// What one finding says alone is taken back where another says more of the same.
+std::vector<Sign> without_superseded(std::vector<Sign> signs) {
+  std::string gone = " ";
+  for (const Sign& sign : signs) gone += std::string(sign.entry->supersedes) + " ";
+  std::erase_if(signs, [&](const Sign& s) { return gone.find(" " + std::string(s.entry->id) + " ") != gone.npos; });
+  return signs;
 }
 
 }  // namespace
@@ -120,12 +121,11 @@ void Doctor::add_output(const std::string& name, std::string_view text) {
 Diagnosis Doctor::diagnose() {
   identify_weights(facts_);
   take_model_name(facts_.model_path, facts_.model);
+  resolve(facts_);
   Diagnosis diagnosis;
   diagnosis.inputs = inputs_;
-  for (Sign& sign : all_signs(facts_, diagnosis.not_evaluated)) {
-    if (is_superseded(sign, facts_)) continue;
+  for (Sign& sign : without_superseded(all_signs(facts_, diagnosis.not_evaluated)))
     (sign.entry->severity == Severity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
-  }
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const Sign& a, const Sign& b) { return a.entry->severity > b.entry->severity; });
   diagnosis.explanations = explain(diagnosis.findings);

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "doctor/diagnose.h"
+#include "doctor/facts_table.h"
 #include "doctor/lines.h"
 
 namespace kvcal {
@@ -64,15 +65,15 @@ Lines note_text(const Sign& sign) {
 }
 
 Lines inputs_text(const Diagnosis& d) {
-  Lines text;
+  Lines text("Looked at:");
   for (const InputSummary& input : d.inputs)
-    text.add(input.name + ": " + input.kind +
+    text.add("  " + input.name + ": " + input.kind +
              (input.kind == "log" ? ", " + std::to_string(input.n_lines) + " lines" : ""));
   if (d.facts.server != Engine::Unknown)
-    text.add("server: " + std::string(name_of(d.facts.server)) +
+    text.add("  server: " + std::string(name_of(d.facts.server)) +
              (d.facts.version ? " " + str(*d.facts.version)
                               : ", version unknown (give it with --server, such as vllm@0.33.0)"));
-  return text + Lines("");
+  return text;
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -85,12 +86,11 @@ std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "
 
 Lines explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
-    return Lines(
-        d.findings.empty()
-            ? "No known problem matches."
-            : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed. What "
-              "rounding the cache does alone: kvcal evaluate " +
-                  model_name(d.facts) + " --generate");
+    return Lines(d.findings.empty()
+                     ? "No known problem matches."
+                     : "No known problem explains this: compare with " + control_of(d.facts) +
+                           " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
+                           model_name(d.facts) + " --generate");
   const Explanation& top = d.explanations.front();
   Lines text("Most likely: " + std::string(title_of(top.cause)) + " [" + std::string(name_of(likelihood_of(top))) +
              "; " + joined(top.because) + "]");
@@ -101,6 +101,14 @@ Lines explanation_text(const Diagnosis& d) {
              joined(e.because) + "]");
   }
   return text;
+}
+
+// Broken output and a cache that may or may not be quantized: the first question.
+Lines open_question(const Diagnosis& d) {
+  const bool asks = d.facts.cache.quantized == Trait::Unknown && d.facts.has_output && !d.findings.empty();
+  return asks ? Lines("Not known here: whether the cache is quantized; would settle it: " +
+                      printable(d.facts.cache.open))
+              : Lines();
 }
 
 Json json_of(const Evidence& e) {
@@ -142,7 +150,7 @@ std::vector<const Entry*> catalog() {
   std::vector<const Entry*> entries;
   for (const auto lines : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : lines) entries.push_back(&line.entry);
-  for (const auto rules : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
+  for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) entries.push_back(&rule.entry);
   return entries;
 }
@@ -152,20 +160,22 @@ std::vector<const Entry*> catalog() {
 std::string fix_text(const Entry& entry, const Facts& facts) {
   std::string text(entry.fix);
   replace_all(text, "{model}", model_name(facts));
+  replace_all(text, "{control}", control_of(facts));
   replace_all(text, "{command}",
               facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
   return printable(text);
 }
 
 Lines diagnosis_text(const Diagnosis& d) {
-  Lines text = inputs_text(d);
+  Lines text = explanation_text(d) + open_question(d) + Lines("");
   for (const Sign& sign : d.findings) text += finding_text(sign, d.facts);
   if (!d.notes.empty()) text.add("Seen, and no finding:");
   for (const Sign& sign : d.notes) text += note_text(sign);
   if (!d.notes.empty()) text.add("");
-  text += explanation_text(d);
+  text += inputs_text(d);
   if (!d.not_evaluated.empty())
-    text.add(std::to_string(d.not_evaluated.size()) + " rules not evaluated: inputs missing; --json names them");
+    text.add(std::to_string(d.not_evaluated.size()) +
+             " rules not evaluated, since something is not known: --facts says what would settle it");
   return text;
 }
 
@@ -176,6 +186,7 @@ Json diagnosis_json(const Diagnosis& d) {
     json["inputs"].push_back({{"name", i.name}, {"kind", i.kind}, {"lines", i.n_lines}, {"bytes", i.n_bytes}});
   json["server"] = d.facts.server == Engine::Unknown ? Json() : Json(name_of(d.facts.server));
   json["version"] = d.facts.version ? Json(str(*d.facts.version)) : Json();
+  json["facts"] = facts_json(d.facts);
   json["findings"] = Json::array();
   for (const Sign& sign : d.findings) json["findings"].push_back(json_of(sign, d.facts));
   json["notes"] = Json::array();

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "deployment/control.h"
+#include "deployment/scale_use.h"
+
 namespace kvcal {
 namespace {
 
@@ -50,19 +53,6 @@ constexpr std::array kFamilies = {
     Family{.part = "qwen2", .key_bias = true},
 };
 
-bool is_quantized_dtype(std::string_view dtype) {
-  return !dtype.empty() && dtype != "auto" && dtype != "bf16" && dtype != "bfloat16" && dtype != "float16" &&
-         dtype != "fp16" && dtype != "f16" && dtype != "f32" && dtype != "torch.bfloat16" && dtype != "torch.float16";
-}
-
-// What "auto" becomes by what the checkpoint declares (vLLM 0.33.0, SGLang 0.5.23): an fp8 checkpoint alone is not
-// enough.
-std::string declared_dtype(const Facts& facts) {
-  if (!facts.checkpoint || !facts.checkpoint->has_kv_scheme) return "";
-  if (facts.checkpoint->kv_scheme.find("NVFP4") != std::string::npos) return "nvfp4";
-  return "fp8";
-}
-
 }  // namespace
 
 const Flag* Facts::flag(std::string_view name) const {
@@ -80,27 +70,55 @@ Trait Facts::before(const EngineVersion& limit) const {
   return *version < limit ? Trait::Yes : Trait::No;
 }
 
+std::string Facts::cache_text() const {
+  const std::string type = cache.name == "auto" ? "the model's own type" : cache.name;
+  return type + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
+}
+
 bool knows_flags(const Facts& facts) { return facts.command.has_value() || !facts.flags.empty(); }
 
-std::string cache_dtype(const Facts& facts) {
-  for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk"})
-    if (const Flag* flag = facts.flag(name); flag != nullptr && flag->value != "auto" && !flag->value.empty())
-      return flag->value;
-  if (const std::string bits = facts.flag_value("quant-policy"); bits == "4" || bits == "8") return "int" + bits;
-  if (!facts.logged_dtype.empty()) return facts.logged_dtype;
-  return declared_dtype(facts);
+std::string backend_of(const Facts& f) {
+  for (const char* name : {"attention-backend", "decode-attention-backend"})
+    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
+      const size_t dot = flag->value.find('.');
+      return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
+    }
+  return f.backend;
 }
 
-Trait cache_is_quantized(const Facts& facts) {
-  const std::string dtype = cache_dtype(facts);
-  if (!dtype.empty()) return is_quantized_dtype(dtype) ? Trait::Yes : Trait::No;
-  return knows_flags(facts) ? Trait::No : Trait::Unknown;
+CacheRequest cache_request(const Facts& f) {
+  CacheRequest r{.server = f.server, .version = f.version, .options_known = knows_flags(f)};
+  for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk", "cache-type-v", "ctv"})
+    if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
+  if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
+  r.logged = f.logged_dtype;
+  r.declared = f.checkpoint ? &f.checkpoint->declaration : nullptr;
+  r.own_default = f.model.sparse == Trait::Yes;
+  return r;
 }
 
-bool cache_is_static_fp8(const Facts& facts) {
-  const std::string dtype = cache_dtype(facts);
-  return dtype == "fp8" || dtype == "fp8_e4m3" || dtype == "torch.float8_e4m3fn";
+Trait scales_felt_on_plain(const Facts& f) {
+  const bool loads = f.is(Engine::Vllm) || f.is(Engine::Sglang);
+  if (!loads && f.server != Engine::Unknown) return Trait::No;
+  if (!f.checkpoint || f.flag("quantization-param-path") != nullptr) return Trait::Unknown;
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool none = c.has_tensors ? c.n_scales() == c.n_unit : !c.has_kv_scheme;
+  if (none) return Trait::No;
+  const std::string asked = cache_request(f).asked, backend = backend_of(f);
+  return scales_reach_plain_cache({.server = f.server,
+                                   .version = f.version,
+                                   .backend = backend,
+                                   .asked = !asked.empty(),
+                                   .latent = f.model.latent == Trait::Yes,
+                                   .declared = &c.declaration,
+                                   .gpu = f.gpu ? &*f.gpu : nullptr});
 }
+
+std::string control_of(const Facts& f) {
+  return control_text({cache_request(f), f.cache, scales_felt_on_plain(f), f.model.weights_type});
+}
+
+void resolve(Facts& facts) { facts.cache = cache_type(cache_request(facts)); }
 
 bool has_calibrated_scales(const Facts& facts) {
   const bool inside = facts.checkpoint && facts.checkpoint->n_scales() > facts.checkpoint->n_unit;

@@ -9,7 +9,9 @@
 
 #include "check/finding.h"
 #include "checkpoint/fold_mark.h"
-#include "doctor/engine.h"
+#include "deployment/cache_type.h"
+#include "deployment/engine.h"
+#include "deployment/trait.h"
 #include "doctor/entry.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
@@ -17,8 +19,6 @@
 #include "servers/kv_declaration.h"
 
 namespace kvcal {
-
-enum class Trait : uint8_t { Unknown, No, Yes };
 
 /// An option in effect, and where that was read.
 struct Flag {
@@ -29,6 +29,7 @@ struct Flag {
 /// The model's structure, from config.json or, with less certainty, from its name.
 struct ModelTraits {
   std::string model_type, architecture;
+  std::string weights_type;  // "bfloat16", "float16"; "": not said
   bool from_config = false;
   Trait hybrid = Trait::Unknown;      // recurrent layers beside attention
   Trait latent = Trait::Unknown;      // MLA: one latent row instead of keys and values
@@ -107,6 +108,7 @@ struct Facts {
   std::string backend;  // attention backend that the log names: "FLASHINFER"
   Evidence backend_from;
   std::string logged_dtype;  // of the KV cache, as the server prints it
+  CacheType cache;           // in effect; of resolve()
   ModelTraits model;
   std::string model_path;
   std::optional<CheckpointFacts> checkpoint;
@@ -122,16 +124,28 @@ struct Facts {
   const Flag* flag(std::string_view name) const;
   std::string flag_value(std::string_view name) const;  // "" when it is not given
   bool is(Engine s) const { return server == s; }
+  std::string cache_text() const;  // "bfloat16, by option"
   /// Unknown without a version: Yes or No only where a version is known.
   Trait before(const EngineVersion& limit) const;
 };
 
-/// "fp8", "fp8_e4m3", "nvfp4", ...: what the options, the log or, under auto, the checkpoint ask for; "" when nothing
-/// does.
-std::string cache_dtype(const Facts& facts);
-/// Whether the KV cache holds quantized values. No needs evidence too: a command or a log that would say so.
-Trait cache_is_quantized(const Facts& facts);
-bool cache_is_static_fp8(const Facts& facts);
+/// The attention backend, in the option's or the log's spelling; "" when neither says.
+std::string backend_of(const Facts& facts);
+
+/// What the facts say of the KV cache's type.
+CacheRequest cache_request(const Facts& facts);
+/// The type in effect, from the facts' `cache`.
+inline Trait cache_is_quantized(const Facts& facts) { return facts.cache.quantized; }
+inline bool cache_is_static_fp8(const Facts& facts) { return is_static_fp8(facts.cache.name); }
+
+/// Whether the checkpoint's scales are multiplied into a cache that is not quantized.
+Trait scales_felt_on_plain(const Facts& facts);
+
+/// How to serve the same with a cache that is not quantized: control_text()'s.
+std::string control_of(const Facts& facts);
+
+/// Settles what follows from all inputs together: the type of the cache.
+void resolve(Facts& facts);
 
 /// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.
 bool has_calibrated_scales(const Facts& facts);

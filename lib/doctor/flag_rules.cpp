@@ -57,21 +57,30 @@ Found parameter_path_of_vllm(const Facts& f) {
 }
 
 Found parameter_path_of_sglang(const Facts& f) {
-  const bool here =
-      f.flag("quantization-param-path") != nullptr && f.is(Engine::Sglang) && cache_dtype(f) == "fp8_e4m3";
+  const bool here = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") == "fp8_e4m3";
   return here ? found_in_flags(f, {"quantization-param-path"}) : Found{};
 }
 
 Found parameter_path_not_read(const Facts& f) {
-  const bool here =
-      f.flag("quantization-param-path") != nullptr && f.is(Engine::Sglang) && cache_dtype(f) != "fp8_e4m3";
+  const bool here = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") != "fp8_e4m3";
   return here ? found_in_flags(f, {"quantization-param-path", "kv-cache-dtype"}) : Found{};
 }
 
+// vLLM 0.23.0 refuses E5M2 with every method that may load KV scales, 0.24.0 where a scheme is declared.
+constexpr EngineVersion kAsksForScheme = {0, 24, 0};
+
+bool asks_for_e5m2(const Facts& f) { return f.flag_value("kv-cache-dtype") == "fp8_e5m2"; }
+
 Found e5m2_with_scales(const Facts& f) {
-  const bool refused = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.is(Engine::Vllm) &&
-                       (f.checkpoint->has_kv_scheme || f.checkpoint->method == "fp8");
+  const bool refused = asks_for_e5m2(f) && (f.checkpoint->has_kv_scheme || f.checkpoint->method == "fp8");
   return refused ? found_in_flags(f, {"kv-cache-dtype"}, "checkpoint: " + f.checkpoint->method) : Found{};
+}
+
+Found e5m2_without_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool refused = asks_for_e5m2(f) && c.method == "compressed-tensors" && !c.has_kv_scheme &&
+                       f.before(kAsksForScheme) == Trait::Yes;
+  return refused ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
 }
 
 Found e5m2_with_outliers(const Facts& f) {
@@ -117,63 +126,22 @@ Found unknown_type(const Facts& f) {
 }
 
 Found per_token_head(const Facts& f) {
-  const bool ignored = cache_dtype(f).ends_with("_per_token_head") && f.checkpoint->n_scales() > 0;
+  const bool ignored = f.cache.name.ends_with("_per_token_head") && f.checkpoint->n_scales() > 0;
   return ignored ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
+// One type's bits are read as the other's.
+Found other_half(const Facts& f) {
+  const std::string asked = f.flag_value("kv-cache-dtype");
+  const bool differs = (asked == "float16" && f.model.weights_type == "bfloat16") ||
+                       (asked == "bfloat16" && f.model.weights_type == "float16");
+  const std::string computed = f.flag_value("dtype");
+  if (!differs || (!computed.empty() && computed != "auto")) return {};
+  return found_in_flags(f, {"kv-cache-dtype"}, "the model is " + f.model.weights_type);
 }
 
 Found eager(const Facts& f) {
   return f.flag("enforce-eager") == nullptr ? Found{} : found_in_flags(f, {"enforce-eager"});
-}
-
-Found speculative(const Facts& f) {
-  const bool here = (f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr) &&
-                    cache_is_quantized(f) == Trait::Yes;
-  return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
-}
-
-/// A text member of vLLM's speculative config, JSON in a command and as Python prints it in a log; "" when it is
-/// absent.
-std::string speculative_member(const Facts& f, const char* member) {
-  return printed_value(f.flag_value("speculative-config"), member).value_or("");
-}
-
-bool is_served(const Facts& f, const std::string& model) {
-  const auto plain = [](const std::string& path) {
-    std::string text = std::filesystem::path(path).lexically_normal().string();
-    if (text.size() > 1 && text.ends_with('/')) text.pop_back();
-    return text;
-  };
-  return plain(model) == plain(f.command ? f.command->model : f.model_path);
-}
-
-// The proposer names the target's layer to read from, and copies no scale.
-Found draft_reads_at_one(const Facts& f) {
-  const bool gemma = f.model.model_type.starts_with("gemma4") && speculative_member(f, "method").ends_with("mtp");
-  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Trait::Yes;
-  return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
-}
-
-// With the checkpoint's own MTP layer, not a model beside it.
-bool drafts_with_mtp(const Facts& f) {
-  const std::string algorithm = f.flag_value("speculative-algorithm");
-  if (f.is(Engine::Sglang))
-    return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
-  if (!f.is(Engine::Vllm)) return false;
-  const std::string method = speculative_member(f, "method"), model = speculative_member(f, "model");
-  // Without a method vLLM goes by the model; older names are of a family: "mimo_mtp".
-  return model.empty() ? method.ends_with("mtp") : is_served(f, model) && (method.empty() || method.ends_with("mtp"));
-}
-
-Found mtp_at_one(const Facts& f) {
-  const std::vector<Finding>& findings = f.checkpoint->report.findings;
-  const auto bare = std::ranges::find(findings, "V10", &Finding::rule);
-  if (bare == findings.end() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
-  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare->path);
-}
-
-Found mtp_stops(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && drafts_with_mtp(f) && !f.checkpoint->draft_stop.empty();
-  return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
 }
 
 // "prefill" or "decode" of a pair of servers; "" for one that does both.
@@ -224,15 +192,13 @@ Found four_bits_of_lmdeploy(const Facts& f) {
 }
 
 Found sleeping(const Facts& f) {
-  const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Trait::No;
-  if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
+  if (f.flag("enable-sleep-mode") == nullptr || f.before(kWakeFixed) == Trait::No) return {};
   return found_in_flags(f, {"enable-sleep-mode"},
                         f.version ? "vLLM " + str(*f.version) : "version unknown: fixed in 0.29");
 }
 
 Found sliding(const Facts& f) {
-  const bool here = f.model.sliding == Trait::Yes && cache_is_quantized(f) == Trait::Yes && f.is(Engine::Vllm) &&
-                    f.flag("kv-cache-dtype-skip-layers") == nullptr;
+  const bool here = f.model.sliding == Trait::Yes && f.flag("kv-cache-dtype-skip-layers") == nullptr;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
@@ -247,7 +213,7 @@ Found llama_needs_flash(const Facts& f) {
 
 Found llama_rotation_off(const Facts& f) {
   const auto off = f.environment.find("LLAMA_ATTN_ROT_DISABLE");
-  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantized(f) == Trait::Yes;
+  const bool here = off != f.environment.end() && off->second != "0";
   return here ? Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off->second, {f.command_from}} : Found{};
 }
 
@@ -292,19 +258,26 @@ constexpr CombinationRule kRules[] = {
       "that it fails here: LG52 and LG53 in the log say whether the file was read",
       "prefer scales in the checkpoint: kvcal export kv-cache-scales.json --model {model} --to sglang",
       "sglang issues 18818, 20705; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
-     kFlags | kKnownServer,
+     kFlags | kSglang,
      parameter_path_of_sglang},
     {{"F07b", Error, Established,
       "--quantization-param-path is read with --kv-cache-dtype fp8_e4m3 only: scales stay 1.0", "",
       "--kv-cache-dtype fp8_e4m3", "sglang 0.5.23 load_model_utils.py", Cause::ScalesNotLoaded, 8},
-     kFlags | kKnownServer,
+     kFlags | kSglang,
      parameter_path_not_read},
     {{"F09", Fatal, Established, "fp8_e5m2 cannot be combined with a checkpoint that carries FP8 KV scales", "",
-      "--kv-cache-dtype fp8_e4m3", "vllm 0.33.0 model_executor/layers/attention/attention.py", Cause::ScalesRefused, 9},
-     kFlags | kCheckpoint,
+      "--kv-cache-dtype fp8_e4m3", "vllm 0.33.0 model_executor/layers/attention/attention.py", Cause::ScalesRefused, 9,
+      "LG10"},
+     kFlags | kCheckpoint | kVllm,
      e5m2_with_scales},
+    {{"F09b", Fatal, Established,
+      "this version takes no E5M2 cache with a compressed-tensors checkpoint, whether or not it carries KV scales", "",
+      "vLLM 0.24 or later", "vllm 0.8.5 to 0.23.0 attention.py, absent in 0.24.0; vllm issue 39137",
+      Cause::FormatUnsupported, 9, "LG10"},
+     kFlags | kCheckpoint | kVllm,
+     e5m2_without_scales},
     {{"F10", Error, Reported, "E5M2 keys were reported to corrupt Qwen2-VL and Qwen2.5-VL", "the cause: none was found",
-      "--kv-cache-dtype auto, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
+      "{control}, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
      kFlags | kModel,
      e5m2_with_outliers},
     {{"F27", Fatal, Established, "the server has no cache type of this name", "that no version has it",
@@ -316,27 +289,16 @@ constexpr CombinationRule kRules[] = {
       "", "vllm 0.33.0 kv_cache.py"},
      kFlags | kTensors,
      per_token_head},
+    {{"F32", Error, Reported,
+      "the cache is asked for in another 16-bit type than the model computes in: fluent nonsense was reported",
+      "that this version does it: reported of 0.28.0, not looked at in others", "--kv-cache-dtype auto",
+      "vllm issue 54338", Cause::FormatUnsupported, 8},
+     kFlags | kCheckpoint | kVllm,
+     other_half},
     {{"F14", Note, Inferred, "--enforce-eager makes decoding slower and changes no numbers", "",
       "remove it in production", ""},
      kFlags,
      eager},
-    {{"F16", Note, Reported, "with an FP8 cache fewer drafted tokens are accepted; outputs are not affected", "", "",
-      "vllm issues 55557, 49262"},
-     kFlags,
-     speculative},
-    {{"F15", Warning, Established,
-      "the draft layers read the target's cache, and do so with scale 1.0: fewer drafted tokens are accepted",
-      "that outputs are wrong: drafts are checked by the target", "serve without the draft, and compare the throughput",
-      "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3},
-     kFlags | kModel | kKnownServer,
-     draft_reads_at_one},
-    {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
-              "kvcal calibrate {model} --mtp, then kvcal export",
-              "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),
-     kFlags | kTensors | kKnownServer, mtp_at_one},
-    {entry_of("V11", Established, "", "kvcal export kv-cache-scales.json --model {model} --to vllm",
-              "vllm 0.33.0 glm4_moe_mtp.py, by running it", Cause::ScalesRefused, 8),
-     kFlags | kTensors | kKnownServer, mtp_stops},
     {{"F19", Fatal, Established, "prefill and decode servers store the cache differently", "",
       "give both the same --kv-cache-dtype, and the same scales",
       "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},
@@ -360,7 +322,7 @@ constexpr CombinationRule kRules[] = {
     {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
       "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.29 or later",
       "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
-     kFlags | kKnownServer,
+     kFlags | kVllm | kStaticFp8,
      sleeping},
     {{"F22", Fatal, Established, "a quantized V cache needs flash attention", "", "--flash-attn on", "llama.cpp",
       Cause::FormatUnsupported, 8},
@@ -369,11 +331,11 @@ constexpr CombinationRule kRules[] = {
     {{"F23", Warning, Established, "keys are quantized without the rotation that spreads their outliers",
       "that this model has outliers", "unset LLAMA_ATTN_ROT_DISABLE; --cache-type-k q8_0", "llama.cpp change 21038",
       Cause::KeyOutliers, 5},
-     kFlags,
+     kFlags | kQuantized,
      llama_rotation_off},
     {{"F26", Note, Established, "layers with a sliding window gain little from an FP8 cache", "",
       "--kv-cache-dtype-skip-layers sliding_window", "vllm change 33695"},
-     kFlags | kModel,
+     kFlags | kModel | kVllm | kQuantized,
      sliding},
 };
 

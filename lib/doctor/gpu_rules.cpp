@@ -28,16 +28,14 @@ std::string environment(const Facts& f, const char* name) {
 // ROCM_AITER_MLA lists fp8_e5m2, the other backends for MLA do not (0.24.0 to 0.33.0).
 Found e5m2_on_rocm(const Facts& f) {
   const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || environment(f, "VLLM_ROCM_USE_AITER") == "1";
-  const bool here = f.is(Engine::Vllm) && f.gpu->rocm && f.model.latent == Trait::Yes && !aiter &&
-                    f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
+  const bool here = f.gpu->rocm && !aiter && f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"})) : Found{};
 }
 
 Found draft_on_ada(const Facts& f) {
   const bool draft = f.flag("speculative-config") != nullptr &&
                      f.flag_value("speculative-config").find("kv_cache_dtype") == std::string::npos;
-  const bool here = f.is(Engine::Vllm) && draft && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme &&
-                    cache_is_quantized(f) == Trait::Yes;
+  const bool here = draft && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme;
   return here ? on_gpu(f, found_in_flags(f, {"speculative-config"}), version_text(f)) : Found{};
 }
 
@@ -48,23 +46,36 @@ Found saturating_probabilities(const Facts& f) {
   const std::string backend = backend_of(f);
   const bool flash =
       backend == "FLASH_ATTN" || f.flag_value("attention-config").find("FLASH_ATTN") != std::string::npos;
-  const bool here = f.is(Engine::Vllm) && flash && f.gpu->capability >= 100 && f.gpu->capability < 110 &&
-                    cache_is_static_fp8(f) && f.before(kFrom) != Trait::Yes && f.before(kFixed) != Trait::No;
+  const bool here = flash && f.gpu->capability >= 100 && f.gpu->capability < 110 && f.before(kFrom) != Trait::Yes &&
+                    f.before(kFixed) != Trait::No;
   return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
 Found triton_before_ada(const Facts& f) {
   const std::string backend = backend_of(f);
   const bool triton = backend.starts_with("TRITON") || backend == "triton";
-  const bool here =
-      triton && f.gpu->capability > 0 && f.gpu->capability < 89 && cache_is_static_fp8(f) && !f.seen("LG24");
+  const bool here = triton && f.gpu->capability > 0 && f.gpu->capability < 89;
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
+}
+
+// FlashInfer's floor was 7.5 until 0.23 and is 8.0 since 0.24; Triton's for FP8 is 8.9.
+Found before_ampere(const Facts& f) {
+  constexpr EngineVersion kFloor = {0, 24, 0};
+  const int capability = f.gpu->capability;
+  const bool here = capability > 0 && (capability < 75 || (capability < 80 && f.before(kFloor) != Trait::Yes));
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
+}
+
+Found graphs_on_consumer_blackwell(const Facts& f) {
+  const bool broken = f.has_output || f.seen("LG74");
+  const bool here = f.gpu->capability >= 120 && f.gpu->capability < 130 && backend_of(f) == "FLASHINFER" &&
+                    f.flag("enforce-eager") == nullptr && broken;
+  return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
 Found fnuz_bytes(const Facts& f) {
   constexpr EngineVersion kChecked = {0, 33, 0};
-  const bool here = f.is(Engine::Vllm) && f.gpu->gfx == "gfx942" && f.model.sparse == Trait::Yes &&
-                    cache_is_quantized(f) == Trait::Yes && f.before(kChecked) != Trait::No;
+  const bool here = f.gpu->gfx == "gfx942" && f.model.sparse == Trait::Yes && f.before(kChecked) != Trait::No;
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 
@@ -78,7 +89,7 @@ Found uneven_blocks(const Facts& f) {
 }
 
 Found shuffled_blocks(const Facts& f) {
-  const bool here = f.is(Engine::Sglang) && f.gpu->gfx == "gfx950" && f.checkpoint->declaration.block_weights;
+  const bool here = f.gpu->gfx == "gfx950" && f.checkpoint->declaration.block_weights;
   return here ? on_gpu(f, {true, "", {{f.checkpoint->path, 0, "", 1, 0}}}) : Found{};
 }
 
@@ -87,18 +98,15 @@ Found wide_keys_of_fa2(const Facts& f) {
   const int capability = f.gpu->capability;
   const bool fa2 = capability > 0 && (capability < 90 || capability >= 120);
   const bool here = fa2 && f.model.prefill_width_k == 192 && f.model.prefill_width_v == 128 &&
-                    cache_is_quantized(f) == Trait::Yes &&
                     (backend_of(f).starts_with("FLASHINFER") || backend_of(f).starts_with("flashinfer"));
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-constexpr std::string_view kCompare =
-    "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
+constexpr std::string_view kCompare = "run the same prompt at temperature 0 with {control} and nothing else changed";
 
 Found decode_sums_otherwise(const Facts& f) {
   const std::string backend = backend_of(f);
-  const bool here = f.is(Engine::Vllm) && f.gpu->capability == 90 && cache_is_static_fp8(f) &&
-                    (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1");
+  const bool here = f.gpu->capability == 90 && (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1");
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
@@ -108,18 +116,18 @@ constexpr CombinationRule kRules[] = {
       "log-probabilities of generated tokens differ from those of the same text read as a prompt, by more than in BF16",
       "that scales are wrong, or that answers get worse", "compare generated with generated, or prompt with prompt",
       "vllm issue 54035"},
-     kFlags | kGpu,
+     kFlags | kGpu | kVllm | kStaticFp8,
      decode_sums_otherwise},
     {{"F11", Fatal, Reported, "on AMD only the AITER backend takes an E5M2 cache of an MLA model",
       "that AITER is not in use: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
       "vllm issue 52793; vllm 0.24.0 to 0.33.0 v1/attention/backends/mla", Cause::FormatUnsupported, 6},
-     kFlags | kModel | kGpu,
+     kFlags | kGpu | kVllm | kLatent,
      e5m2_on_rocm},
     {{"F17", Error, Reported, "the draft model's cache becomes FP8, too, which was reported to crash on this GPU",
       "that it crashes here: the version that fixed it was not found",
       "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.33), or no draft",
       "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
-     kFlags | kCheckpoint | kGpu,
+     kFlags | kCheckpoint | kGpu | kVllm | kQuantized,
      draft_on_ada},
     {{"B02", Error, Established,
       "FlashAttention 4 of these versions lets the probabilities of an FP8 attention reach 2^12, and clips them at "
@@ -129,20 +137,34 @@ constexpr CombinationRule kRules[] = {
       "vLLM 0.33, or --attention-backend TRITON_ATTN",
       "vllm 0.23.0 to 0.26.0 vllm_flash_attn/cute/flash_fwd_sm100.py; flash-attention issue 2716", Cause::KernelDefect,
       6},
-     kFlags | kKnownServer | kGpu,
+     kFlags | kGpu | kVllm | kStaticFp8,
      saturating_probabilities},
     {{"B03", Fatal, Established, "Triton needs compute capability 8.9 for this FP8 cache: the server does not start",
-      "", "--kv-cache-dtype auto, or --attention-backend FLASHINFER",
-      "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8},
-     kFlags | kGpu,
+      "", "{control}, or --attention-backend FLASHINFER",
+      "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8, "LG24"},
+     kFlags | kGpu | kStaticFp8,
      triton_before_ada},
+    {{"B20", Fatal, Established, "no attention backend of vLLM takes this FP8 cache on this GPU", "",
+      "{control}; on compute capability 7.5 vLLM 0.23 with --attention-backend FLASHINFER",
+      "vllm 0.16.0 to 0.33.0 v1/attention/backends/flashinfer.py, triton_attn.py; vllm issue 47549",
+      Cause::FormatUnsupported, 9, "B03 LG24"},
+     kFlags | kGpu | kVllm | kStaticFp8,
+     before_ampere},
+    {{"B21", Warning, Reported,
+      "FlashInfer with an FP8 cache and CUDA graphs on this GPU: random output and illegal accesses were reported",
+      "that this version does it: reported with 0.26 to 0.28, and of a FlashInfer 0.6.8; Triton and eager runs were "
+      "sound",
+      "--enforce-eager, then --attention-backend TRITON_ATTN, and compare", "vllm issues 41651, 54225, 54331",
+      Cause::KernelDefect, 6},
+     kFlags | kGpu | kVllm | kStaticFp8,
+     graphs_on_consumer_blackwell},
     {{"B07", Fatal, Reported,
       "MI300's FP8 has another bias: sparse attention that reads its cache as the other format gets half of every "
       "value",
       "that this version does: 0.33.0 asks the platform, in which release that began was not checked",
-      "vLLM 0.33, or --kv-cache-dtype auto", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
+      "vLLM 0.33, or {control}", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
       Cause::KernelDefect, 5},
-     kFlags | kModel | kKnownServer | kGpu,
+     kFlags | kModel | kGpu | kVllm | kQuantized,
      fnuz_bytes},
     {{"B09", Warning, Reported,
       "DeepGEMM on this GPU takes powers of two as scales of weights; this checkpoint has others, which are rounded, "
@@ -157,12 +179,12 @@ constexpr CombinationRule kRules[] = {
       "block-wise FP8 matrix products go wrong on this GPU with ROCm before 7.2: NaN for long prompts",
       "that ROCm is that old; anything about the KV cache", "ROCm 7.2 or later",
       "sglang 0.5.23 srt/layers/quantization/fp8_utils.py; sglang issue 28685", Cause::NotTheCache, 5},
-     kCheckpoint | kKnownServer | kGpu,
+     kCheckpoint | kGpu | kSglang,
      shuffled_blocks},
     {{"B11", Error, Reported, "FlashInfer's fa2 kernels were reported wrong for FP8 with keys of 192 and values of 128",
       "that this version has the fault: no version with a fix was found", kCompare, "flashinfer issue 4976",
       Cause::KernelDefect, 5},
-     kFlags | kModel | kGpu,
+     kFlags | kModel | kGpu | kQuantized,
      wide_keys_of_fa2},
 };
 

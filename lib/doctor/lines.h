@@ -15,6 +15,7 @@ struct LogLine {
   Entry entry;
   std::string_view also = "";
   std::string_view unless = "";
+  std::string_view cache = "";  // the type of the KV cache of which the line is proof
 };
 
 std::span<const LogLine> vllm_lines();

@@ -9,6 +9,9 @@ using enum Confidence;
 
 constexpr std::string_view kExport =
     "export again for this server: kvcal export kv-cache-scales.json --model {model} --to vllm";
+constexpr std::string_view kNewer =
+    "a newer version of the server, or the checkpoint without KV scales; kvcal validate {model} says what the newest "
+    "does with these names";
 constexpr std::string_view kTensors =
     "vllm 0.33.0 model_executor/layers/quantization/compressed_tensors/compressed_tensors.py";
 constexpr std::string_view kWeights = "vllm 0.33.0 model_executor/model_loader/weight_utils.py";
@@ -33,9 +36,14 @@ constexpr LogLine kLines[] = {
     {.needle = "fp8_e5m2 kv-cache is not supported with fp8 checkpoints",
      .entry = {.id = "LG10",
                .severity = Fatal,
-               .meaning = "the checkpoint has FP8 KV scales, but an E5M2 cache takes none",
-               .fix = "--kv-cache-dtype fp8_e4m3",
-               .source = "vllm 0.33.0 model_executor/layers/attention/attention.py",
+               .meaning =
+                   "vLLM takes no E5M2 cache with this checkpoint: where it carries FP8 KV scales, and before 0.24 "
+                   "with any quantization that could carry them",
+               .not_proved = "that the checkpoint has KV scales",
+               .fix =
+                   "vLLM 0.24 or later where config.json declares no KV cache scheme; else --kv-cache-dtype fp8_e4m3, "
+                   "which needs compute capability 8.9",
+               .source = "vllm 0.8.5 to 0.33.0 model_executor/layers/attention/attention.py",
                .cause = Cause::ScalesRefused,
                .weight = 9}},
     {.needle = "DEPRECATED. Found kv_scale in the checkpoint",
@@ -158,24 +166,61 @@ constexpr LogLine kLines[] = {
                .meaning =
                    "the quantization group of attention modules is left out; scales of the cache load without it",
                .source = kTensors}},
-    {.needle = "KeyError: 'layers.",
+    {.needle = "KeyError: '",
      .entry = {.id = "LG36",
                .severity = Fatal,
                .meaning = "the loader of this model class does not know the name of a scale",
-               .fix = kExport,
-               .source = "reports of vLLM 0.15 and SGLang",
-               .cause = Cause::ScalesRefused,
-               .weight = 8},
-     .also = "_scale"},
-    {.needle = "KeyError: 'model.layers.",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
+               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
                .fix = "export again without query scales (--no-query), for this server",
-               .source = "sglang 0.5.23 models/gemma3_causal.py, by running it",
+               .source =
+                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
                .cause = Cause::ScalesRefused,
-               .weight = 8},
-     .also = "_scale"},
+               .weight = 9},
+     .also = ".q_scale'"},
+    {.needle = "KeyError: '",
+     .entry = {.id = "LG36",
+               .severity = Fatal,
+               .meaning = "the loader of this model class does not know the name of a scale",
+               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+               .fix = kNewer,
+               .source =
+                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+               .cause = Cause::ScalesRefused,
+               .weight = 9},
+     .also = ".k_scale'"},
+    {.needle = "KeyError: '",
+     .entry = {.id = "LG36",
+               .severity = Fatal,
+               .meaning = "the loader of this model class does not know the name of a scale",
+               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+               .fix = kNewer,
+               .source =
+                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+               .cause = Cause::ScalesRefused,
+               .weight = 9},
+     .also = ".v_scale'"},
+    {.needle = "KeyError: '",
+     .entry = {.id = "LG36",
+               .severity = Fatal,
+               .meaning = "the loader of this model class does not know the name of a scale",
+               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+               .fix = kNewer,
+               .source =
+                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+               .cause = Cause::ScalesRefused,
+               .weight = 9},
+     .also = ".kv_scale'"},
+    {.needle = "KeyError: '",
+     .entry = {.id = "LG36",
+               .severity = Fatal,
+               .meaning = "the loader of this model class does not know the name of a scale",
+               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+               .fix = kNewer,
+               .source =
+                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+               .cause = Cause::ScalesRefused,
+               .weight = 9},
+     .also = ".output_scale'"},
     {.needle = "assert layer.k_scale > 0.0",
      .entry = {.id = "LG37",
                .severity = Fatal,

@@ -28,15 +28,14 @@ Found not_loaded_from_file(const Facts& f) {
 
 Found latent_names(const Facts& f) {
   const auto sign = f.lines.find("LG12b");
-  if (sign == f.lines.end() || f.is(Engine::Sglang) || f.model.latent != Trait::Yes) return {};
+  if (sign == f.lines.end() || f.is(Engine::Sglang)) return {};
   return lines_of(f, {"LG12b"});
 }
 
 Found silence(const Facts& f) {
-  const bool fp8 = cache_is_static_fp8(f) && f.is(Engine::Vllm);
   const bool spoke = f.seen("LG2") || f.seen("LG70") || f.seen("LG12") || f.seen("LG12b");
   const bool known = f.checkpoint && (f.checkpoint->has_tensors || f.checkpoint->method.empty());
-  return fp8 && !spoke && !known ? lines_of(f, {"LG1"}) : Found{};
+  return !spoke && !known ? lines_of(f, {"LG1"}) : Found{};
 }
 
 Found plugin_silent(const Facts& f) {
@@ -49,27 +48,28 @@ constexpr CombinationRule kRules[] = {
       "the checkpoint has scales, and the server runs at least one layer at 1.0: they were not loaded",
       "that all layers are at 1.0",
       "kvcal export kv-cache-scales.json --model {model} --to vllm; kvcal validate EXPORT", "vllm 0.33.0 kv_cache.py",
-      Cause::ScalesNotLoaded, 9},
+      Cause::ScalesNotLoaded, 9, "LG2"},
      kLog | kTensors,
      not_loaded},
     {{"L08b", Error, Established,
       "there is a scale file, but the server runs at least one layer at 1.0: it did not get the scales",
       "that all layers are at 1.0", "kvcal export kv-cache-scales.json --model {model} --to vllm, and serve the export",
-      "vllm 0.33.0 kv_cache.py", Cause::ScalesNotLoaded, 7},
+      "vllm 0.33.0 kv_cache.py", Cause::ScalesNotLoaded, 7, "LG2"},
      kLog | kScales,
      not_loaded_from_file},
     {{"L07", Error, Established,
       "the names of an MLA model's scales are rewritten twice, so none is loaded (vLLM 0.25 and later)",
       "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in of docs/plugins.md sets them",
       "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
-     kLog | kModel,
+     kLog | kLatent,
      latent_names},
     {{"L09", Note, Established,
-      "no log line tells whether scales were loaded: vLLM prints none for compressed-tensors and for unquantized "
+      "no log line tells whether scales were loaded: vLLM prints none for compressed-tensors (since 0.15) and for "
+      "unquantized "
       "checkpoints",
       "that scales are there, or that they are missing", "kvcal doctor --model MODEL looks into the checkpoint",
       "vllm 0.33.0, by running it"},
-     kLog | kFlags,
+     kLog | kFlags | kVllm | kStaticFp8,
      silence},
     {{"P01", Error, Established, "the command asks for the plug-in, but its line is not in the log: no scales were set",
       "that the server runs: without the plug-in it refuses to start; and a truncated log has no such line either",

@@ -85,15 +85,14 @@ Found hybrid_collapse(const Facts& f) {
   return exclamation_marks(f);
 }
 
-constexpr std::string_view kCompare =
-    "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
+constexpr std::string_view kCompare = "run the same prompt at temperature 0 with {control} and nothing else changed";
 
 constexpr CombinationRule kRules[] = {
     {{"E15", Error, Established,
       "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
       "probably NaN",
       "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
-      "run the same prompt with --kv-cache-dtype auto, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
+      "run the same prompt with {control}, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
       "vllm issues 49011, 50283; transformers 33312", Cause::NanLogits, 3},
      kOutput,
      exclamation_marks},
@@ -119,7 +118,7 @@ constexpr CombinationRule kRules[] = {
       "is "
       "chance",
       "that the cache is to blame: weights or activations with a wrong scale do the same",
-      "the same prompt with --kv-cache-dtype auto; where it is the same, look at the scales of weights and activations",
+      "the same prompt with {control}; where it is the same, look at the scales of weights and activations",
       "30 tanh(x / 30) in bf16 is 29.875 from x = 90 and 30 from x = 103; vllm issue 39407", Cause::NotTheCache, 5},
      kOutput | kCheckpoint,
      at_the_soft_cap},

@@ -6,30 +6,67 @@
 
 namespace kvcal {
 
-std::string missing_inputs(unsigned needs, const Facts& facts) {
-  const bool model = facts.model.hybrid != Trait::Unknown;
-  const std::array<std::pair<unsigned, bool>, 10> have = {{
-      {kFlags, knows_flags(facts)},
-      {kLog, facts.has_log},
-      {kModel, model},
-      {kCheckpoint, facts.checkpoint.has_value()},
-      {kTensors, facts.checkpoint && facts.checkpoint->has_tensors},
-      {kScales, facts.scales.has_value()},
-      {kOutput, facts.has_output},
-      {kKnownServer, facts.server != Engine::Unknown},
-      {kGpu, facts.gpu.has_value()},
-      {kAdapter, facts.adapter.has_value()},
-  }};
-  constexpr std::array<std::string_view, 10> kNames = {"a serve command",         "a log",
-                                                       "a model that is known",   "config.json",
-                                                       "a folder with weights",   "a scale file",
-                                                       "a sample of output",      "which server it is",
-                                                       "which GPU it is (--gpu)", "a LoRA adapter's folder"};
-  std::string missing;
-  for (size_t i = 0; i < have.size(); ++i)
-    if ((needs & have[i].first) != 0 && !have[i].second)
-      missing += (missing.empty() ? "" : ", ") + std::string(kNames[i]);
-  return missing;
+namespace {
+
+Trait given(bool input) { return input ? Trait::Yes : Trait::Unknown; }
+Trait served_by(const Facts& f, Engine server) {
+  return f.is(Engine::Unknown) ? Trait::Unknown : trait_of(f.is(server));
+}
+
+struct Need {
+  unsigned bit;
+  Trait (*met)(const Facts&);
+  std::string_view what;  // "": the cache's type, which says what would settle it
+};
+
+constexpr std::array kNeeds = {
+    Need{kFlags, [](const Facts& f) { return given(knows_flags(f)); }, "a serve command"},
+    Need{kLog, [](const Facts& f) { return given(f.has_log); }, "a log"},
+    Need{kModel, [](const Facts& f) { return given(f.model.hybrid != Trait::Unknown); }, "a model that is known"},
+    Need{kCheckpoint, [](const Facts& f) { return given(f.checkpoint.has_value()); }, "config.json"},
+    Need{kTensors, [](const Facts& f) { return given(f.checkpoint && f.checkpoint->has_tensors); },
+         "a folder with weights"},
+    Need{kScales, [](const Facts& f) { return given(f.scales.has_value()); }, "a scale file"},
+    Need{kOutput, [](const Facts& f) { return given(f.has_output); }, "a sample of output"},
+    Need{kKnownServer, [](const Facts& f) { return given(f.server != Engine::Unknown); }, "which server it is"},
+    Need{kGpu, [](const Facts& f) { return given(f.gpu.has_value()); }, "which GPU it is (--gpu)"},
+    Need{kAdapter, [](const Facts& f) { return given(f.adapter.has_value()); }, "a LoRA adapter's folder"},
+    Need{kVllm, [](const Facts& f) { return served_by(f, Engine::Vllm); }, "which server it is"},
+    Need{kSglang, [](const Facts& f) { return served_by(f, Engine::Sglang); }, "which server it is"},
+    Need{kQuantized, [](const Facts& f) { return f.cache.quantized; }, ""},
+    Need{kStaticFp8,
+         [](const Facts& f) {
+           return f.cache.quantized == Trait::Unknown ? Trait::Unknown : trait_of(cache_is_static_fp8(f));
+         },
+         ""},
+    Need{kPlain,
+         [](const Facts& f) {
+           return f.cache.quantized == Trait::Unknown ? Trait::Unknown : trait_of(f.cache.quantized == Trait::No);
+         },
+         ""},
+    Need{kHybrid, [](const Facts& f) { return f.model.hybrid; }, "a model that is known"},
+    Need{kLatent, [](const Facts& f) { return f.model.latent; }, "a model that is known"},
+    Need{kCalibrated, [](const Facts& f) { return given(has_calibrated_scales(f)); }, "scales other than 1.0"},
+};
+
+}  // namespace
+
+RuleTables rule_tables() {
+  return {flag_rules(), draft_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()};
+}
+
+Applies applies(unsigned needs, const Facts& facts) {
+  Applies result;
+  for (const Need& need : kNeeds) {
+    if ((needs & need.bit) == 0) continue;
+    const Trait met = need.met(facts);
+    if (met == Trait::No) return {Trait::No, ""};
+    if (met == Trait::Yes) continue;
+    result.all = Trait::Unknown;
+    const std::string what(need.what.empty() ? facts.cache.open : need.what);
+    if (result.open.find(what) == std::string::npos) result.open += (result.open.empty() ? "" : ", ") + what;
+  }
+  return result;
 }
 
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail) {
@@ -50,15 +87,6 @@ int64_t n_ranks(const Facts& f) {
     if (const std::string value = f.flag_value(name); !value.empty())
       return std::max<int64_t>(1, std::atoll(value.c_str()));
   return 1;
-}
-
-std::string backend_of(const Facts& f) {
-  for (const char* name : {"attention-backend", "decode-attention-backend"})
-    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
-      const size_t dot = flag->value.find('.');
-      return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
-    }
-  return f.backend;
 }
 
 Found found_with_backend(const Facts& f) {

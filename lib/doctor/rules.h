@@ -2,7 +2,7 @@
 // "not evaluated", never passed.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,18 +12,27 @@
 
 namespace kvcal {
 
-/// Inputs that a rule cannot do without.
+/// What a rule cannot do without: inputs, and facts that must hold. Where a fact does not hold the rule has nothing to
+/// say; where it is not known the rule is not evaluated, and what would settle it is said.
 enum Needs : unsigned {
-  kFlags = 1,          // a serve command, or the options that a log prints
-  kLog = 2,            //
-  kModel = 4,          // config.json, or a model's name that says enough
-  kCheckpoint = 8,     // config.json
-  kTensors = 16,       // a folder with weights
-  kScales = 32,        // a scale file
-  kOutput = 64,        // a sample of output
-  kKnownServer = 128,  // which server
-  kGpu = 256,          // which GPU
-  kAdapter = 512       // a LoRA adapter
+  kFlags = 1u << 0,        // a serve command, or the options that a log prints
+  kLog = 1u << 1,          //
+  kModel = 1u << 2,        // config.json, or a model's name that says enough
+  kCheckpoint = 1u << 3,   // config.json
+  kTensors = 1u << 4,      // a folder with weights
+  kScales = 1u << 5,       // a scale file
+  kOutput = 1u << 6,       // a sample of output
+  kKnownServer = 1u << 7,  // which server
+  kGpu = 1u << 8,          // which GPU
+  kAdapter = 1u << 9,      // a LoRA adapter
+  kVllm = 1u << 10,        // the server is this one
+  kSglang = 1u << 11,      //
+  kQuantized = 1u << 12,   // the cache holds quantized values
+  kStaticFp8 = 1u << 13,   // E4M3 with one scale for all tokens
+  kPlain = 1u << 14,       // the cache is not quantized
+  kHybrid = 1u << 15,      // recurrent layers beside attention
+  kLatent = 1u << 16,      // MLA
+  kCalibrated = 1u << 17,  // scales other than 1.0 are known
 };
 
 struct Found {
@@ -44,9 +53,18 @@ std::span<const CombinationRule> gpu_rules();     // what only some GPUs do
 std::span<const CombinationRule> checkpoint_rules();
 std::span<const CombinationRule> log_rules();
 std::span<const CombinationRule> output_rules();
+std::span<const CombinationRule> draft_rules();
 
-/// Which of a rule's inputs are missing: "a serve command, config.json"; "" when none is.
-std::string missing_inputs(unsigned needs, const Facts& facts);
+/// All of them.
+using RuleTables = std::array<std::span<const CombinationRule>, 7>;
+RuleTables rule_tables();
+
+/// Whether a rule has something to say, from what it needs.
+struct Applies {
+  Trait all = Trait::Yes;  // No: a fact does not hold
+  std::string open;        // where it is not known: "a serve command, config.json"
+};
+Applies applies(unsigned needs, const Facts& facts);
 
 /// For rules: holds, with the options as evidence.
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail = "");
@@ -54,8 +72,6 @@ Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view>
 /// The tensor-parallel size of the command; 1 where it says none.
 int64_t n_ranks(const Facts& facts);
 
-/// The attention backend, in the option's or the log's spelling; "" when neither says.
-std::string backend_of(const Facts& facts);
 /// For rules: holds, with backend and cache type as evidence.
 Found found_with_backend(const Facts& facts);
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "doctor/engine.h"
+#include "deployment/engine.h"
 
 namespace kvcal {
 

@@ -12,42 +12,29 @@ bool has_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales(
 bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 
 Found cutlass(const Facts& f) {
-  const bool here =
-      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantized(f) == Trait::Yes && !f.seen("LG47");
-  return here ? found_with_backend(f) : Found{};
+  return backend_of(f) == "CUTLASS_MLA" && !f.seen("LG47") ? found_with_backend(f) : Found{};
 }
 
 Found flash_attn_mla(const Facts& f) {
-  const bool here =
-      f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantized(f) == Trait::Yes && !f.seen("LG25");
-  return here ? found_with_backend(f) : Found{};
+  return backend_of(f) == "FLASH_ATTN_MLA" && !f.seen("LG25") ? found_with_backend(f) : Found{};
 }
 
 Found heads_not_native(const Facts& f) {
-  if (f.model.latent != Trait::Yes || f.model.n_heads == 0 || cache_is_quantized(f) != Trait::Yes) return {};
+  if (f.model.n_heads == 0) return {};
   const int64_t heads = f.model.n_heads / n_ranks(f);
   if (heads == 16 || heads == 64 || heads == 128) return {};
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
 }
 
-Found latent_and_broken(const Facts& f) {
-  if (f.model.latent != Trait::Yes || cache_is_quantized(f) != Trait::Yes || !looks_broken(f)) return {};
-  return found_with_backend(f);
-}
+Found latent_and_broken(const Facts& f) { return looks_broken(f) ? found_with_backend(f) : Found{}; }
 
 Found scales_on_plain_cache(const Facts& f) {
-  constexpr EngineVersion kFixed = {0, 19, 0};
-  const std::string backend = backend_of(f);
-  const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Trait::Yes;
-  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantized(f) == Trait::No && reads &&
-                    f.before(kFixed) == Trait::Yes;
-  return here ? found_with_backend(f) : Found{};
+  return scales_felt_on_plain(f) == Trait::Yes ? found_with_backend(f) : Found{};
 }
 
 Found host_copies(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 20, 0};
-  const bool here = f.is(Engine::Vllm) && f.checkpoint && f.checkpoint->method == "compressed-tensors" &&
-                    has_scales(f) && cache_is_quantized(f) == Trait::Yes && backend_of(f) == "FLASHINFER" &&
+  const bool here = f.checkpoint->method == "compressed-tensors" && has_scales(f) && backend_of(f) == "FLASHINFER" &&
                     f.before(kFixed) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
@@ -56,104 +43,107 @@ Found long_context_of_fa3(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 19, 1};
   const bool flash = backend_of(f) == "FLASH_ATTN" || backend_of(f) == "FLASH_ATTN_VLLM_V1";
   const int64_t length = std::atoll(f.flag_value("max-model-len").c_str());
-  const bool here =
-      f.is(Engine::Vllm) && flash && length > 32768 && cache_is_static_fp8(f) && f.before(kFixed) == Trait::Yes;
+  const bool here = flash && length > 32768 && f.before(kFixed) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found nvfp4_hybrid(const Facts& f) {
-  const bool here = cache_dtype(f).starts_with("nvfp4") && f.model.hybrid == Trait::Yes;
-  return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+  return f.cache.name.starts_with("nvfp4") ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-Found little_gain_of_hybrid(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Trait::Yes && cache_is_quantized(f) == Trait::Yes;
-  return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
-}
+Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cache-dtype"}); }
 
 Found sglang_triton(const Facts& f) {
-  const bool here = f.is(Engine::Sglang) && backend_of(f) == "triton" && cache_is_static_fp8(f) && has_scales(f) &&
-                    f.before({0, 5, 10}) == Trait::Yes;
+  const bool here = backend_of(f) == "triton" && has_scales(f) && f.before({0, 5, 10}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found sglang_queries(const Facts& f) {
-  const bool here = f.is(Engine::Sglang) && backend_of(f) == "trtllm_mha" && cache_is_static_fp8(f) &&
-                    f.before({0, 5, 14}) == Trait::Yes;
+  const bool here = backend_of(f) == "trtllm_mha" && f.before({0, 5, 14}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found cache_not_quantized(const Facts& f) {
-  if (cache_is_quantized(f) != Trait::No) return {};
-  Found found = {true, "", {}};
-  if (f.command) found.evidence.push_back(f.command_from);
-  return found;
+  return scales_felt_on_plain(f) == Trait::No ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
 }
 
-Found not_the_cache(const Facts& f) {
-  if (cache_is_quantized(f) != Trait::No || !looks_broken(f)) return {};
-  return cache_not_quantized(f);
+Found may_apply_scales(const Facts& f) {
+  return scales_felt_on_plain(f) == Trait::Unknown ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
 }
+
+// Of one run both cannot be.
+Found two_types(const Facts& f) {
+  if (!f.cache.contradicted) return {};
+  return found_in_flags(f, {"kv-cache-dtype"}, f.cache.open);
+}
+
+Found not_the_cache(const Facts& f) { return looks_broken(f) ? cache_not_quantized(f) : Found{}; }
 
 constexpr CombinationRule kRules[] = {
     {{"B04", Fatal, Established,
       "CUTLASS_MLA takes an FP8 cache only with scales of 1.0, and stops at the first other one",
       "that scales other than 1.0 are loaded", "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA",
       "vllm 0.33.0 mla/cutlass_mla.py", Cause::LatentAttention, 6},
-     kFlags | kKnownServer,
+     kFlags | kVllm | kQuantized,
      cutlass},
     {{"B15", Fatal, Established, "FLASH_ATTN_MLA takes no FP8 cache", "",
       "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA", "vllm 0.33.0 mla/flashattn_mla.py",
       Cause::LatentAttention, 8},
-     kFlags | kKnownServer,
+     kFlags | kVllm | kQuantized,
      flash_attn_mla},
     {{"C07", Warning, Established,
       "FP8 decode kernels for MLA are made for 16, 64 or 128 heads per rank; others are padded or folded, in some "
       "builds wrongly",
       "that this build is wrong",
-      "compare one prompt with --kv-cache-dtype auto, with --attention-backend TRITON_MLA, and with another "
+      "compare one prompt with {control}, with --attention-backend TRITON_MLA, and with another "
       "--tensor-parallel-size",
       "vllm issues 46952, 38652; sglang 22372", Cause::LatentAttention, 5},
-     kFlags | kModel,
+     kFlags | kLatent | kQuantized,
      heads_not_native},
     {{"B16", Error, Reported,
       "broken output of an MLA model with an FP8 cache: reported for some backends, unexplained",
       "that scales are the cause: at 1.0 on both sides they cannot be, and MLA with FP8 works elsewhere",
-      "compare one prompt with --kv-cache-dtype auto and with another --attention-backend, same length",
-      "vllm issue 38652, open", Cause::LatentAttention, 6},
-     kFlags | kModel,
+      "compare one prompt with {control} and with another --attention-backend, same length", "vllm issue 38652, open",
+      Cause::LatentAttention, 6},
+     kFlags | kLatent | kQuantized,
      latent_and_broken},
-    {{"F13", Error, Established, "scales of the checkpoint are applied to a cache that is not quantized", "",
-      "vLLM 0.19.1 or later, or --kv-cache-dtype fp8", "vllm change 37054", Cause::KernelDefect, 8},
-     kFlags | kTensors | kKnownServer,
+    {{"F13", Error, Established,
+      "scales of the checkpoint are multiplied into attention although the cache is not quantized and nothing was "
+      "divided by them: garbage",
+      "that an FP8 cache would be wrong here, too",
+      "serve the checkpoint without KV scales, or with the FP8 cache that it declares: as it is this is no comparison",
+      "sglang 0.5.8 to 0.5.23 flashinfer_backend.py, triton_backend.py; vllm 0.8.5 to 0.33.0 kv_cache.py, "
+      "compressed_tensors.py, v1/attention/backends/flashinfer.py",
+      Cause::KernelDefect, 9},
+     kFlags | kTensors | kKnownServer | kPlain,
      scales_on_plain_cache},
     {{"B17", Error, Established, "with compressed-tensors scales FlashInfer reads uninitialized host copies: garbage",
       "", "vLLM 0.20 or later, or --attention-backend FLASH_ATTN", "vllm change 39418", Cause::KernelDefect, 9},
-     kFlags | kTensors | kKnownServer,
+     kFlags | kTensors | kVllm | kQuantized,
      host_copies},
     {{"B01", Warning, Established,
       "FP8 attention on Hopper loses long contexts: 91 to 13 percent of needles at 128k in 0.10.2",
       "that the GPU is a Hopper, or that this version is bad: 0.10.2 was, 0.19.1 is not", "vLLM 0.19.1 or later",
       "vLLM blog of 2026-04-22; flash-attention change 104", Cause::KernelDefect, 4},
-     kFlags | kKnownServer,
+     kFlags | kVllm | kStaticFp8,
      long_context_of_fa3},
     {{"B05", Error, Established, "before 0.5.10 the Triton backend of SGLang did not apply KV scales", "",
       "SGLang 0.5.10 or later, or another --attention-backend",
       "sglang 0.5.9 has no k_scale in triton_backend.py, 0.5.10 has; change 18882", Cause::KernelDefect, 8},
-     kFlags | kTensors | kKnownServer,
+     kFlags | kTensors | kSglang | kStaticFp8,
      sglang_triton},
     {{"B05b", Error, Established,
       "before 0.5.14 SGLang's trtllm_mha casts queries to FP8 without a scale: a drop in quality",
       "that queries exceed 448, or are tiny", "SGLang 0.5.14 or later, or another --attention-backend",
       "sglang 0.5.13 trtllm_mha_backend.py has q_scale = 1.0, 0.5.14 measures it; change 28144", Cause::KernelDefect,
       5},
-     kFlags | kKnownServer,
+     kFlags | kSglang | kStaticFp8,
      sglang_queries},
     {{"B08", Error, Reported,
       "an NVFP4 cache and recurrent state overlapped on consumer Blackwell: every other request is '!'",
       "that this GPU is one of them", "--kv-cache-dtype fp8", "vllm issues 46329, 49818, 49011", Cause::KernelDefect,
       6},
-     kFlags | kModel,
+     kFlags | kHybrid | kQuantized,
      nvfp4_hybrid},
     {{"B18", Note, Reported,
       "a hybrid: its recurrent state is not quantized and sets the size of vLLM's pages, so that an FP8 cache holds "
@@ -161,12 +151,26 @@ constexpr CombinationRule kRules[] = {
       "than twice the tokens: 1.84 times as many at 32k tokens, as many at short contexts",
       "the gain of this model", "kvcal plan {model} --gpu-memory SIZE estimates it",
       "vllm issue 55196: vLLM's own accounting on an A10G"},
-     kFlags | kModel,
+     kFlags | kVllm | kHybrid | kQuantized,
      little_gain_of_hybrid},
     {{"W01", Note, Established, "the KV cache is not quantized here: its scales cannot be what is wrong", "", "",
       "options of the serve command"},
-     kFlags,
+     kFlags | kPlain,
      cache_not_quantized},
+    {{"W03", Note, Established,
+      "the KV cache is not quantized; whether this server applies the checkpoint's scales to it all the same is not "
+      "known",
+      "that the cache is without fault",
+      "give --model MODEL, --server NAME@VERSION and the attention backend: some "
+      "apply them",
+      "sglang 0.5.8 to 0.5.23 flashinfer_backend.py, triton_backend.py; vllm 0.33.0 "
+      "v1/attention/backends/flashinfer.py"},
+     kFlags | kPlain,
+     may_apply_scales},
+    {{"W04", Warning, Established, "the command and the log tell of different caches: they are not of one run", "",
+      "give the log of this command", "options of the serve command; the server's log"},
+     kFlags | kLog,
+     two_types},
     {{"W02", Warning, Inferred,
       "output is broken although the KV cache is not quantized: look at the weights' format, the attention backend and "
       "tensor parallelism",
@@ -174,7 +178,7 @@ constexpr CombinationRule kRules[] = {
       "compare one prompt with another --attention-backend, with --tensor-parallel-size 1, and with unquantized "
       "weights",
       "vllm issue 39407: with every weight dequantized the same garbage", Cause::NotTheCache, 7},
-     kFlags,
+     kFlags | kPlain,
      not_the_cache},
 };
 

@@ -28,7 +28,7 @@ TEST(Ids, HaveOneTitleAndOneSeverity) {
   Meanings meanings;
   for (const Rule& rule : rules()) meanings.add(rule.id, rule.severity, rule.meaning);
   EXPECT_EQ(meanings.count(), rules().size()) << "each rule has an id of its own";
-  for (const auto group : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
+  for (const auto group : rule_tables())
     for (const CombinationRule& rule : group) meanings.add(rule.entry.id, rule.entry.severity, rule.entry.meaning);
   for (const auto group : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : group) meanings.add(line.entry.id, line.entry.severity, line.entry.meaning);

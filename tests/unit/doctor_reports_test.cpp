@@ -66,10 +66,20 @@ TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
   const std::string begin = "# Returns: \"";
   const size_t at = text.find(begin);
   ASSERT_NE(at, std::string::npos);
-  Doctor doctor;
-  doctor.add_log("issue", reading(text));
-  doctor.add_output("answer", text.substr(at + begin.size(), text.find('"', at + begin.size()) - at - begin.size()));
-  const Diagnosis d = doctor.diagnose();
+  const std::string answer = text.substr(at + begin.size(), text.find('"', at + begin.size()) - at - begin.size());
+  const auto diagnosed = [&](const std::filesystem::path& config) {
+    Doctor doctor;
+    doctor.add_log("issue", reading(text));
+    doctor.add_output("answer", answer);
+    if (!config.empty()) doctor.add_checkpoint(config);
+    return doctor.diagnose();
+  };
+  EXPECT_EQ(top(diagnosed("")), "none") << "auto may be FP8: config.json tells";
+  const std::filesystem::path config = std::filesystem::path(testing::TempDir()) / "one_letter" / "config.json";
+  std::filesystem::create_directories(config.parent_path());
+  write_text(config, R"({"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "num_attention_heads": 8,
+    "num_key_value_heads": 2, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})");
+  const Diagnosis d = diagnosed(config);
   EXPECT_EQ(top(d), "not-the-cache") << diagnosis_text(d).text();
   EXPECT_TRUE(found(d.findings, "E16"));
   EXPECT_TRUE(found(d.notes, "W01"));

@@ -1,0 +1,135 @@
+#include "deployment/cache_type.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvcal {
+namespace {
+
+/// Versions from `since` on and before `until`; zero: no limit.
+struct Versions {
+  EngineVersion since{}, until{};
+  bool hold(const EngineVersion& v) const { return v >= since && (until == EngineVersion{} || v < until); }
+};
+
+enum class Declares : uint8_t { Nothing, CompressedTensors, ModelOptFp8, ModelOptNvfp4, Other };
+
+/// What a declaration becomes under "auto", and whether it overrides an option that asks for something else.
+struct Line {
+  Engine server;
+  Declares declares;
+  Versions versions;
+  std::string_view becomes;
+  bool overrides = false;
+};
+
+constexpr EngineVersion kVllmObeysOption = {0, 22, 0};
+
+// Read in the wheels: vLLM 0.8.5 to 0.33.0 attention.py (layer.py) and torch_utils.py, SGLang 0.5.4 to 0.5.23
+// compressed_tensors.py and configure_kv_cache_dtype. What no line covers is not known.
+constexpr std::array kLines = {
+    Line{Engine::Vllm, Declares::CompressedTensors, {{0, 8, 5}, {0, 15, 0}}, "auto"},
+    Line{Engine::Vllm, Declares::CompressedTensors, {{0, 15, 0}, kVllmObeysOption}, "fp8", true},
+    Line{Engine::Vllm, Declares::CompressedTensors, {kVllmObeysOption, {}}, "fp8"},
+    Line{Engine::Vllm, Declares::ModelOptFp8, {{0, 10, 2}, {0, 14, 0}}, "auto"},
+    Line{Engine::Vllm, Declares::ModelOptFp8, {{0, 14, 0}, {}}, "fp8_e4m3"},
+    Line{Engine::Vllm, Declares::ModelOptNvfp4, {{0, 20, 0}, {}}, "nvfp4"},
+    Line{Engine::Sglang, Declares::CompressedTensors, {{0, 5, 8}, {0, 5, 19}}, "auto"},
+    Line{Engine::Sglang, Declares::CompressedTensors, {{0, 5, 19}, {}}, "fp8_e4m3"},
+    Line{Engine::Sglang, Declares::ModelOptFp8, {{0, 5, 6}, {}}, "fp8_e4m3"},
+};
+
+Declares declares(const KvDeclaration& d, Engine server) {
+  if (!d.declares_cache()) return Declares::Nothing;
+  const ServerKind kind = server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm;
+  const bool four_bits = d.algorithm == "NVFP4" || (d.scheme && d.scheme->is_string() && *d.scheme == "NVFP4") ||
+                         (d.scheme && scheme_text(*d.scheme, "num_bits") == "4");
+  if (d.is_modelopt() && four_bits) return Declares::ModelOptNvfp4;
+  if (!auto_is_fp8(d, kind))
+    return d.is_compressed_tensors() && server == Engine::Sglang ? Declares::Nothing : Declares::Other;
+  return d.is_compressed_tensors() ? Declares::CompressedTensors
+         : d.is_modelopt()         ? Declares::ModelOptFp8
+                                   : Declares::Other;
+}
+
+/// Without a version that of the newest releases, as everywhere.
+const Line* line_of(const CacheRequest& r, Declares declared) {
+  const auto found = std::ranges::find_if(kLines, [&](const Line& line) {
+    const bool newest = line.versions.until == EngineVersion{};
+    return line.server == r.server && line.declares == declared &&
+           (r.version ? line.versions.hold(*r.version) : newest);
+  });
+  return found == kLines.end() ? nullptr : &*found;
+}
+
+CacheType known(std::string name, std::string_view by) {
+  const Trait quantized = trait_of(is_quantized_type(name));
+  return {std::move(name), quantized, by};
+}
+
+CacheType not_known(std::string open) { return {.open = std::move(open)}; }
+
+// An option that asks for the model's type, or for another that is not quantized: vLLM did not always obey it.
+CacheType plain_option(const CacheRequest& r) {
+  if (r.server != Engine::Vllm || (r.version && *r.version >= kVllmObeysOption)) return known(r.asked, "option");
+  if (r.declared && declares(*r.declared, r.server) != Declares::CompressedTensors) return known(r.asked, "option");
+  if (!r.version)
+    return not_known(
+        "the version (--server vllm@VERSION): before 0.22 vLLM stores FP8 whatever the option says where " +
+        std::string(r.declared ? "" : "a compressed-tensors ") + "config.json declares it");
+  if (!r.declared)
+    return not_known(
+        "config.json (--model): vLLM 0.15 to 0.21 stores FP8 whatever the option says where it declares it");
+  const Line* line = line_of(r, Declares::CompressedTensors);
+  return line != nullptr && line->overrides ? known(std::string(line->becomes), "checkpoint")
+                                            : known(r.asked, "option");
+}
+
+CacheType left_to_server(const CacheRequest& r) {
+  const bool has_auto = r.server == Engine::Vllm || r.server == Engine::Sglang;
+  if (!has_auto && r.server != Engine::Unknown)
+    return r.options_known ? known("auto", "default") : not_known("the serve command");
+  if (!r.declared) return not_known("config.json (--model): a checkpoint that declares FP8 makes FP8 of auto");
+  const Declares declared = declares(*r.declared, r.server);
+  if (declared == Declares::Nothing) {
+    if (r.own_default) return not_known("the server's log: for this model it chooses a type of its own");
+    if (r.server == Engine::Unknown || !r.options_known) return not_known("the serve command");
+    return known("auto", "default");
+  }
+  if (r.server == Engine::Unknown) {
+    const bool both = auto_is_fp8(*r.declared, ServerKind::Vllm) && auto_is_fp8(*r.declared, ServerKind::Sglang);
+    return both ? known("fp8", "checkpoint") : not_known("which server it is (--server)");
+  }
+  if (const Line* line = line_of(r, declared)) return known(std::string(line->becomes), "checkpoint");
+  return not_known("the server's log: what this version makes of the declared cache was not looked at");
+}
+
+CacheType asked_for(const CacheRequest& r) {
+  if (r.asked.empty() || r.asked == "auto") return left_to_server(r);
+  return is_quantized_type(r.asked) ? known(r.asked, "option") : plain_option(r);
+}
+
+}  // namespace
+
+CacheType cache_type(const CacheRequest& request) {
+  const CacheType asked = asked_for(request);
+  if (request.logged.empty()) return asked;
+  const CacheType logged = known(request.logged, "log");
+  const bool explicitly = asked.decided_by == "option";
+  if (!explicitly || asked.quantized == logged.quantized) return explicitly ? asked : logged;
+  return {.open = "inputs of one run: the options ask for " + request.asked + ", the log tells of " + request.logged,
+          .contradicted = true};
+}
+
+bool is_quantized_type(std::string_view type) {
+  constexpr std::array<std::string_view, 12> kPlain = {"",    "auto", "bf16",    "bfloat16", "float16", "fp16",
+                                                       "f16", "f32",  "float32", "half",     "float",   "none"};
+  if (type.starts_with("torch.")) type.remove_prefix(6);
+  return std::ranges::find(kPlain, type) == kPlain.end();
+}
+
+bool is_static_fp8(std::string_view type) {
+  return type == "fp8" || type == "fp8_e4m3" || type == "torch.float8_e4m3fn";
+}
+
+}  // namespace kvcal

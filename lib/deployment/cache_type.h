@@ -1,0 +1,39 @@
+// What a server's KV cache holds: from what was asked for, what the checkpoint declares, what the server printed, and
+// what its version makes of them. "auto" alone says nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "deployment/engine.h"
+#include "deployment/trait.h"
+#include "servers/kv_declaration.h"
+
+namespace kvcal {
+
+struct CacheRequest {
+  Engine server = Engine::Unknown;
+  std::optional<EngineVersion> version;
+  bool options_known = false;               // the command, or the options that a log prints
+  std::string asked;                        // the option's value; "" or "auto": left to the server
+  std::string logged;                       // the type that a log line names
+  const KvDeclaration* declared = nullptr;  // null: no config.json was given
+  bool own_default = false;                 // a model for which servers choose a type of their own (sparse MLA)
+};
+
+struct CacheType {
+  std::string name = "";  // "fp8", "fp8_e4m3", "nvfp4", "bfloat16"; "auto": the model's own type; "": not known
+  Trait quantized = Trait::Unknown;
+  std::string_view decided_by = "";  // "option", "log", "checkpoint", "default"; "" where it is not known
+  std::string open = "";             // where it is not known: what would settle it
+  bool contradicted = false;         // options and log cannot be of one run
+};
+
+CacheType cache_type(const CacheRequest& request);
+
+/// "fp8", "int8_per_token_head", "q8_0"; not "auto", "bfloat16", "torch.float16".
+bool is_quantized_type(std::string_view type);
+bool is_static_fp8(std::string_view type);  // E4M3 with one scale for all tokens
+
+}  // namespace kvcal

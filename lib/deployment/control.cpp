@@ -1,0 +1,34 @@
+#include "deployment/control.h"
+
+namespace kvcal {
+
+std::string control_text(const ControlRequest& r) {
+  const std::string own = r.model_type.empty() ? "bfloat16" : r.model_type;
+  if (r.in_effect.quantized == Trait::No && r.scales_felt == Trait::No)
+    return "another --attention-backend (the cache is not quantized already)";
+  switch (r.cache.server) {
+    case Engine::LlamaCpp:
+      return "--cache-type-k f16 --cache-type-v f16";
+    case Engine::LmDeploy:
+      return "--quant-policy 0";
+    case Engine::Vllm:
+    case Engine::Sglang:
+    case Engine::Unknown:
+      break;
+  }
+  if (r.cache.declared == nullptr)
+    return "a cache that is not quantized (--kv-cache-dtype auto where config.json declares none, else the checkpoint "
+           "without KV scales)";
+  if (!r.cache.declared->declares_cache() && r.scales_felt != Trait::Yes)
+    return r.cache.own_default ? "--kv-cache-dtype " + own : "--kv-cache-dtype auto";
+  CacheRequest plain = r.cache;
+  plain.asked = own;
+  plain.logged.clear();
+  // auto is FP8 here; and where scales may be multiplied in all the same, another type is no comparison either.
+  if (r.scales_felt == Trait::No && cache_type(plain).quantized == Trait::No) return "--kv-cache-dtype " + own;
+  return "the checkpoint without KV scales (with this one auto is FP8, and " +
+         std::string(cache_type(plain).quantized == Trait::No ? "other types may apply its scales all the same)"
+                                                              : "other types may not be obeyed)");
+}
+
+}  // namespace kvcal

@@ -1,0 +1,104 @@
+// F and V: tokens that a draft proposes, by a model beside the served one or by its own MTP layer.
+#include <algorithm>
+#include <filesystem>
+
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Severity;
+using enum Confidence;
+
+bool drafts(const Facts& f) {
+  return f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr;
+}
+
+Found speculative(const Facts& f) {
+  return drafts(f) ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
+}
+
+/// A text member of vLLM's speculative config, JSON in a command and as Python prints it in a log; "" when it is
+/// absent.
+std::string speculative_member(const Facts& f, const char* member) {
+  return printed_value(f.flag_value("speculative-config"), member).value_or("");
+}
+
+bool is_served(const Facts& f, const std::string& model) {
+  const auto plain = [](const std::string& path) {
+    std::string text = std::filesystem::path(path).lexically_normal().string();
+    if (text.size() > 1 && text.ends_with('/')) text.pop_back();
+    return text;
+  };
+  return plain(model) == plain(f.command ? f.command->model : f.model_path);
+}
+
+// The proposer names the target's layer to read from, and copies no scale.
+Found draft_reads_at_one(const Facts& f) {
+  const bool gemma = f.model.model_type.starts_with("gemma4") && speculative_member(f, "method").ends_with("mtp");
+  return gemma ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
+}
+
+// With the checkpoint's own MTP layer, not a model beside it.
+bool drafts_with_mtp(const Facts& f) {
+  const std::string algorithm = f.flag_value("speculative-algorithm");
+  if (f.is(Engine::Sglang))
+    return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
+  if (!f.is(Engine::Vllm)) return false;
+  const std::string method = speculative_member(f, "method"), model = speculative_member(f, "model");
+  // Without a method vLLM goes by the model; older names are of a family: "mimo_mtp".
+  return model.empty() ? method.ends_with("mtp") : is_served(f, model) && (method.empty() || method.ends_with("mtp"));
+}
+
+Found mtp_at_one(const Facts& f) {
+  const std::vector<Finding>& findings = f.checkpoint->report.findings;
+  const auto bare = std::ranges::find(findings, "V10", &Finding::rule);
+  if (bare == findings.end() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
+  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare->path);
+}
+
+Found mtp_stops(const Facts& f) {
+  const bool here = drafts_with_mtp(f) && !f.checkpoint->draft_stop.empty();
+  return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
+}
+
+// Prefix caching of hybrids is off unless asked for.
+Found reused_state(const Facts& f) {
+  const bool cached = f.flag("enable-prefix-caching") != nullptr;
+  return cached && drafts(f) ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"}) : Found{};
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"F15", Warning, Established,
+      "the draft layers read the target's cache, and do so with scale 1.0: fewer drafted tokens are accepted",
+      "that outputs are wrong: drafts are checked by the target", "serve without the draft, and compare the throughput",
+      "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3, "F16"},
+     kFlags | kModel | kVllm | kQuantized | kCalibrated,
+     draft_reads_at_one},
+    {{"F16", Note, Reported, "with a quantized cache fewer drafted tokens are accepted",
+      "that outputs change: the model verifies what is drafted", "", "vllm issues 55557, 49262"},
+     kFlags | kQuantized,
+     speculative},
+    {{"F33", Warning, Reported,
+      "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
+      "wrong, "
+      "in version after version",
+      "that this version does it: of 0.23 to 0.28 it was reported; parts were mended in 0.26",
+      "serve without --enable-prefix-caching, then without the draft, and compare the same prompts",
+      "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16"},
+     kFlags | kVllm | kHybrid,
+     reused_state},
+    {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
+              "kvcal calibrate {model} --mtp, then kvcal export",
+              "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),
+     kFlags | kTensors | kKnownServer, mtp_at_one},
+    {entry_of("V11", Established, "", "kvcal export kv-cache-scales.json --model {model} --to vllm",
+              "vllm 0.33.0 glm4_moe_mtp.py, by running it", Cause::ScalesRefused, 8),
+     kFlags | kTensors | kVllm, mtp_stops},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> draft_rules() { return kRules; }
+
+}  // namespace kvcal

@@ -1,0 +1,152 @@
+#include "doctor/facts_table.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "doctor/rules.h"
+#include "servers/server_support.h"
+
+namespace kvcal {
+namespace {
+
+std::string place(const Evidence& e) {
+  return e.line > 0 ? e.file + ":" + std::to_string(e.line) : e.file.empty() ? "the inputs" : e.file;
+}
+
+FactRow known(std::string name, std::string value, std::string from) {
+  return {std::move(name), std::move(value), std::move(from)};
+}
+FactRow open(std::string name, std::string settles) { return {std::move(name), "", std::move(settles)}; }
+
+FactRow server(const Facts& f) {
+  if (f.server == Engine::Unknown) return open("server", "--server NAME@VERSION, or the serve command");
+  const std::string where = f.version ? place(f.version_from) : f.command ? place(f.command_from) : "the log";
+  return known("server", std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : ", version not known"),
+               where);
+}
+
+FactRow backend(const Facts& f) {
+  const std::string name = backend_of(f);
+  if (name.empty()) return open("attention backend", "the server's log, or --attention-backend in the command");
+  const Flag* flag = f.flag("attention-backend");
+  return known("attention backend", name, flag != nullptr ? place(flag->from) : place(f.backend_from));
+}
+
+FactRow cache(const Facts& f) {
+  if (f.cache.contradicted) return {"cache", "contradicted", f.cache.open};
+  if (f.cache.name.empty()) return open("cache", f.cache.open);
+  const std::string kind = f.cache.quantized == Trait::Yes ? " (quantized)" : " (not quantized)";
+  const std::string type = f.cache.name == "auto" ? "the model's own type" : f.cache.name;
+  return known("cache", type + kind, "the " + std::string(f.cache.decided_by));
+}
+
+FactRow in_checkpoint(const Facts& f) {
+  const std::string name = "scales in the checkpoint";
+  if (!f.checkpoint) return open(name, "--model MODEL");
+  const CheckpointFacts& c = *f.checkpoint;
+  if (!c.has_tensors)
+    return c.has_kv_scheme ? open(name, "a folder with the weights; config.json declares a quantized cache")
+                           : known(name, "none declared", c.path);
+  const std::string counts = std::to_string(c.n_key_scales) + " of keys, " + std::to_string(c.n_value_scales) +
+                             " of values" + (c.n_joint > 0 ? ", " + std::to_string(c.n_joint) + " of both" : "") +
+                             (c.n_unit > 0 ? "; " + std::to_string(c.n_unit) + " are 1.0" : "");
+  return known(name, c.n_scales() == 0 ? "none" : counts, c.path);
+}
+
+FactRow in_file(const Facts& f) {
+  if (!f.scales) return open("scale file", "--scales FILE, where there is one");
+  return known("scale file", std::to_string(f.scales->n_layers) + " layers", f.scales->path);
+}
+
+// Of the version that was looked at only.
+FactRow delivered(const Facts& f) {
+  const std::string name = "loaded by this class";
+  const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
+  if (!served || !f.checkpoint || f.model.architecture.empty())
+    return open(name, "which server it is, and config.json");
+  const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
+  const Server checked = verified_server(kind);
+  const EngineVersion of_table = {checked.major, checked.minor, checked.patch};
+  if (f.version && *f.version != of_table)
+    return open(name, "the server's log: of " + str(*f.version) + " this was not looked at, of " + str(of_table) +
+                          " it is known");
+  try {
+    const ServerSupport s = server_support(checked, f.model.architecture, carrier_of(f.checkpoint->declaration, kind));
+    return known(name, s.loads ? "yes" : "no: " + s.why_not, s.source);
+  } catch (const Error&) {
+    return open(name, "the server's log: this class is not in the table of servers");
+  }
+}
+
+FactRow felt_on_plain(const Facts& f) {
+  const std::string name = "scales on an unquantized cache";
+  switch (scales_felt_on_plain(f)) {
+    case Trait::Yes:
+      return known(name, "multiplied in all the same", "server, version and attention backend");
+    case Trait::No:
+      return known(name, "without effect", "server, version and checkpoint");
+    case Trait::Unknown:
+      break;
+  }
+  return open(name, "server, version, attention backend and checkpoint");
+}
+
+FactRow trait(const std::string& name, Trait t, const Facts& f) {
+  if (t == Trait::Unknown) return open(name, "--model MODEL");
+  return known(name, t == Trait::Yes ? "yes" : "no", f.model.from_config ? "config.json" : "the model's name");
+}
+
+FactRow option(const Facts& f, const std::string& name, std::initializer_list<std::string_view> flags,
+               std::string_view otherwise) {
+  for (const std::string_view flag : flags)
+    if (const Flag* found = f.flag(flag))
+      return known(name, std::string(flag) + (found->value.empty() ? "" : " " + found->value), place(found->from));
+  return knows_flags(f) ? known(name, std::string(otherwise), "no option asks for it")
+                        : open(name, "the serve command");
+}
+
+}  // namespace
+
+std::vector<FactRow> fact_rows(const Facts& f) {
+  return {server(f),
+          f.gpu ? known("GPU", f.gpu->name, place(f.gpu_from)) : open("GPU", "--gpu NAME"),
+          backend(f),
+          cache(f),
+          in_checkpoint(f),
+          in_file(f),
+          delivered(f),
+          felt_on_plain(f),
+          trait("hybrid (recurrent layers)", f.model.hybrid, f),
+          trait("MLA", f.model.latent, f),
+          option(f, "state of recurrent layers", {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
+                 "the server's default"),
+          option(f, "drafted tokens", {"speculative-config", "speculative-algorithm"}, "none"),
+          option(f, "prefix caching",
+                 {"enable-prefix-caching", "no-enable-prefix-caching", "disable-radix-cache", "enable-radix-cache"},
+                 "the server's default"),
+          option(f, "ranks", {"tensor-parallel-size", "tp-size", "tp"}, "1")};
+}
+
+Lines facts_text(const Facts& f) {
+  const std::vector<FactRow> rows = fact_rows(f);
+  size_t width = 0;
+  for (const FactRow& row : rows) width = std::max(width, row.name.size());
+  Lines text;
+  for (const FactRow& row : rows)
+    text.add(row.name + std::string(width + 2 - row.name.size(), ' ') +
+             (row.value.empty() ? "not known; would settle it: " + printable(row.from)
+                                : printable(row.value) + " [" + printable(row.from) + "]"));
+  return text;
+}
+
+Json facts_json(const Facts& f) {
+  Json rows = Json::array();
+  for (const FactRow& row : fact_rows(f)) {
+    Json json = {{"name", row.name}, {"value", row.value.empty() ? Json() : Json(printable(row.value))}};
+    json[row.value.empty() ? "settled_by" : "from"] = printable(row.from);
+    rows.push_back(std::move(json));
+  }
+  return rows;
+}
+
+}  // namespace kvcal
