@@ -114,6 +114,9 @@ CacheType asked_for(const CacheRequest& r) {
 CacheType cache_type(const CacheRequest& request) {
   const CacheType asked = asked_for(request);
   if (request.logged.empty()) return asked;
+  if (!request.logged_too.empty())
+    return {.open = "the log of one run: this one tells of " + request.logged + " and of " + request.logged_too,
+            .contradicted = true};
   const CacheType logged = known(request.logged, "log");
   const bool explicitly = asked.decided_by == "option";
   if (!explicitly || asked.quantized == logged.quantized) return explicitly ? asked : logged;

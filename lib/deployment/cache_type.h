@@ -18,6 +18,7 @@ struct CacheRequest {
   bool options_known = false;               // the command, or the options that a log prints
   std::string asked;                        // the option's value; "" or "auto": left to the server
   std::string logged;                       // the type that a log line names
+  std::string logged_too;                   // another one, of which only one is quantized
   const KvDeclaration* declared = nullptr;  // null: no config.json was given
   bool own_default = false;                 // a model for which servers choose a type of their own (sparse MLA)
 };

@@ -56,7 +56,7 @@ bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cac
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
 Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool given = f.scales && f.flag("quantization-param-path") != nullptr;
+  const bool given = f.flag("quantization-param-path") != nullptr && !f.is(Engine::Vllm);
   if (given || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
   if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
   if (!c.has_tensors && c.has_kv_scheme) return {};

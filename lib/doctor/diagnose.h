@@ -66,8 +66,11 @@ Json diagnosis_json(const Diagnosis& diagnosis);
 Lines catalog_text();
 Json catalog_json();
 
-/// The fix of an entry with {model} and {command} filled in; {command} is the serve command without the options that
-/// harm.
+/// "MODEL" where it is not known.
+std::string model_name(const Facts& facts);
+
+/// The fix of an entry for these inputs, its {...} filled in; {command} is the serve command without the options that
+/// harm. What is in effect already, and what would stop the server by another rule, is left out; "" if nothing is left.
 std::string fix_text(const Entry& entry, const Facts& facts);
 
 }  // namespace kvcal

@@ -7,14 +7,6 @@
 namespace kvcal {
 namespace {
 
-// Options that {command} is shown without.
-const std::vector<std::string> kHarmful = {"calculate-kv-scales", "kv-cache-scales-path", "quantization-param-path"};
-
-void replace_all(std::string& text, std::string_view what, const std::string& with) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
-    text.replace(at, what.size(), with);
-}
-
 // What quoted() makes safe, without its quotation marks.
 std::string safe(const std::string& text) {
   const std::string safe_text = quoted(text);
@@ -51,7 +43,7 @@ Lines finding_text(const Sign& sign, const Facts& facts) {
   text.add("  confidence: " + std::string(name_of(e.confidence)) +
            (e.source.empty() ? "" : "; " + std::string(e.source)));
   if (!e.not_proved.empty()) text.add("  does not prove: " + std::string(e.not_proved));
-  if (!e.fix.empty()) text.add("  fix: " + fix_text(e, facts));
+  if (const std::string fix = fix_text(e, facts); !fix.empty()) text.add("  fix: " + fix);
   return text + Lines("");
 }
 
@@ -82,8 +74,6 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "MODEL" : printable(facts.model_path); }
-
 Lines explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
     return Lines(d.findings.empty()
@@ -94,7 +84,7 @@ Lines explanation_text(const Diagnosis& d) {
   const Explanation& top = d.explanations.front();
   Lines text("Most likely: " + std::string(title_of(top.cause)) + " [" + std::string(name_of(likelihood_of(top))) +
              "; " + joined(top.because) + "]");
-  if (!top.best->fix.empty()) text.add("  do: " + fix_text(*top.best, d.facts));
+  if (const std::string fix = fix_text(*top.best, d.facts); !fix.empty()) text.add("  do: " + fix);
   for (size_t i = 1; i < d.explanations.size(); ++i) {
     const Explanation& e = d.explanations[i];
     text.add("Also: " + std::string(title_of(e.cause)) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
@@ -156,15 +146,6 @@ std::vector<const Entry*> catalog() {
 }
 
 }  // namespace
-
-std::string fix_text(const Entry& entry, const Facts& facts) {
-  std::string text(entry.fix);
-  replace_all(text, "{model}", model_name(facts));
-  replace_all(text, "{control}", control_of(facts));
-  replace_all(text, "{command}",
-              facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
-  return printable(text);
-}
 
 Lines diagnosis_text(const Diagnosis& d) {
   Lines text = explanation_text(d) + open_question(d) + Lines("");

@@ -132,17 +132,17 @@ void backend_before(Facts& facts, std::string_view line, size_t at, const Eviden
 void dtype_of_vllm(Facts& facts, std::string_view line, size_t at, const Evidence&) {
   constexpr std::string_view kUsing = "Using ";
   const size_t begin = line.rfind(kUsing, at);
-  if (begin == std::string_view::npos || !facts.logged_dtype.empty()) return;
-  facts.logged_dtype =
-      line.substr(begin + kUsing.size(), line.find(' ', begin + kUsing.size()) - begin - kUsing.size());
+  if (begin == std::string_view::npos) return;
+  facts.take_logged_type(
+      line.substr(begin + kUsing.size(), line.find(' ', begin + kUsing.size()) - begin - kUsing.size()));
   set_server(facts, Engine::Vllm);
 }
 
 void dtype_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
   const size_t begin = line.find(':', at);
-  if (begin == std::string_view::npos || !facts.logged_dtype.empty()) return;
+  if (begin == std::string_view::npos) return;
   const size_t from = std::min(line.size(), begin + 2);
-  facts.logged_dtype = line.substr(from, line.find_first_of(" ,", from) - from);
+  facts.take_logged_type(line.substr(from, line.find_first_of(" ,", from) - from));
   set_server(facts, Engine::Sglang);
 }
 

@@ -75,6 +75,13 @@ std::string Facts::cache_text() const {
   return type + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
 }
 
+void Facts::take_logged_type(std::string_view type) {
+  if (logged_dtype.empty())
+    logged_dtype = type;
+  else if (is_quantized_type(type) != is_quantized_type(logged_dtype))
+    logged_other = type;
+}
+
 bool knows_flags(const Facts& facts) { return facts.command.has_value() || !facts.flags.empty(); }
 
 std::string backend_of(const Facts& f) {
@@ -92,6 +99,7 @@ CacheRequest cache_request(const Facts& f) {
     if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
   r.logged = f.logged_dtype;
+  r.logged_too = f.logged_other;
   r.declared = f.checkpoint ? &f.checkpoint->declaration : nullptr;
   r.own_default = f.model.sparse == Trait::Yes;
   return r;

@@ -107,8 +107,8 @@ struct Facts {
   std::map<std::string, std::string, std::less<>> environment;
   std::string backend;  // attention backend that the log names: "FLASHINFER"
   Evidence backend_from;
-  std::string logged_dtype;  // of the KV cache, as the server prints it
-  CacheType cache;           // in effect; of resolve()
+  std::string logged_dtype, logged_other;  // of the KV cache, as the server prints it; another that is so and not so
+  CacheType cache;                         // in effect; of resolve()
   ModelTraits model;
   std::string model_path;
   std::optional<CheckpointFacts> checkpoint;
@@ -120,6 +120,8 @@ struct Facts {
   std::vector<TiedLogits> tied_logits;
   bool has_log = false, has_output = false;
 
+  /// A log tells the type of the cache.
+  void take_logged_type(std::string_view type);
   bool seen(std::string_view line_id) const { return lines.contains(line_id); }
   const Flag* flag(std::string_view name) const;
   std::string flag_value(std::string_view name) const;  // "" when it is not given

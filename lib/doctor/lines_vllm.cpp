@@ -141,7 +141,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG26",
                .severity = Fatal,
                .meaning = "MLA models take no NVFP4 cache here",
-               .fix = "--kv-cache-dtype fp8, or auto",
+               .fix = "{fp8}, or {control}",
                .source = "vllm 0.33.0 config/vllm.py",
                .cause = Cause::LatentAttention,
                .weight = 9}},

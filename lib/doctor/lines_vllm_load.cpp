@@ -41,8 +41,8 @@ constexpr LogLine kLines[] = {
                    "with any quantization that could carry them",
                .not_proved = "that the checkpoint has KV scales",
                .fix =
-                   "vLLM 0.24 or later where config.json declares no KV cache scheme; else --kv-cache-dtype fp8_e4m3, "
-                   "which needs compute capability 8.9",
+                   "vLLM 0.24 or later where config.json declares no KV cache scheme; else --kv-cache-dtype fp8_e4m3 "
+                   "(compute capability 8.9 or later)",
                .source = "vllm 0.8.5 to 0.33.0 model_executor/layers/attention/attention.py",
                .cause = Cause::ScalesRefused,
                .weight = 9}},
@@ -148,7 +148,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG46",
                .severity = Error,
                .meaning = "the cache stays in the model's type: its declared quantization is not understood",
-               .fix = "give --kv-cache-dtype fp8 yourself, or export again",
+               .fix = "{fp8} in the command, or export again",
                .source = "vllm 0.33.0 utils/torch_utils.py",
                .cause = Cause::ScalesNotLoaded,
                .weight = 6}},
@@ -243,7 +243,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG50",
                .severity = Fatal,
                .meaning = "this server does not know the cache type asked for",
-               .fix = "vLLM: --kv-cache-dtype fp8; SGLang: --kv-cache-dtype fp8_e4m3",
+               .fix = "vLLM: fp8 with --kv-cache-dtype, SGLang: fp8_e4m3",
                .source = "vllm 0.33.0 config/cache.py",
                .cause = Cause::FormatUnsupported,
                .weight = 9}},
@@ -251,7 +251,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG51",
                .severity = Fatal,
                .meaning = "this server does not know the cache type asked for: the names differ by server",
-               .fix = "vLLM: --kv-cache-dtype fp8; SGLang: --kv-cache-dtype fp8_e4m3",
+               .fix = "vLLM: fp8 with --kv-cache-dtype, SGLang: fp8_e4m3",
                .source = "argparse, for vllm 0.33.0 and sglang 0.5.23",
                .cause = Cause::FormatUnsupported,
                .weight = 9}},

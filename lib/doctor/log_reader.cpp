@@ -88,7 +88,7 @@ void LogReader::take_line(const FoundLine& line, size_t index) {
   if (!applies(known, line.text)) return;
   Sign& sign = facts_.lines[known.entry.id];
   if (sign.entry == nullptr) sign.entry = &known.entry;
-  if (facts_.logged_dtype.empty()) facts_.logged_dtype = known.cache;
+  if (!known.cache.empty()) facts_.take_logged_type(known.cache);
   if (sign.evidence.empty() || sign.evidence.back().file != file_)
     sign.evidence.push_back({file_, line.number, excerpt(line.text, line.text.find(known.needle)), 0});
   ++sign.evidence.back().count;

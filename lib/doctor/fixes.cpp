@@ -1,0 +1,114 @@
+// What to do about a finding: its text filled in for these inputs, without what is in effect already and without what
+// another rule would refuse.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "doctor/diagnose.h"
+
+namespace kvcal {
+namespace {
+
+// Options that {command} is shown without.
+const std::vector<std::string> kHarmful = {"calculate-kv-scales", "kv-cache-scales-path", "quantization-param-path"};
+
+void replace_all(std::string& text, std::string_view what, const std::string& with) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
+    text.replace(at, what.size(), with);
+}
+
+std::string with_options(std::string text, const Facts& facts) {
+  replace_all(text, "{control}", control_of(facts));
+  replace_all(text, "{fp8}", facts.is(Engine::Sglang) ? "--kv-cache-dtype fp8_e4m3" : "--kv-cache-dtype fp8");
+  return text;
+}
+
+std::string with_names(std::string text, const Facts& facts) {
+  replace_all(text, "{model}", model_name(facts));
+  replace_all(text, "{command}",
+              facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
+  return text;
+}
+
+std::set<std::string_view> stops(const Facts& facts) {
+  std::set<std::string_view> ids;
+  for (const auto rules : rule_tables())
+    for (const CombinationRule& rule : rules)
+      if (rule.entry.severity == Severity::Fatal && applies(rule.needs, facts).all == Trait::Yes &&
+          rule.when(facts).holds)
+        ids.insert(rule.entry.id);
+  return ids;
+}
+
+/// An option that a part of a fix advises, with its value: "--kv-cache-dtype fp8".
+struct Advice {
+  std::string name, value;
+};
+std::vector<Advice> advice_in(std::string_view part) {
+  std::vector<Advice> all;
+  for (const std::string_view name : {"kv-cache-dtype", "attention-backend"}) {
+    const std::string option = "--" + std::string(name) + " ";
+    const size_t at = part.find(option);
+    if (at == std::string_view::npos || part.substr(0, at).ends_with("another ")) continue;
+    const std::string_view rest = part.substr(at + option.size());
+    const std::string value(rest.substr(0, rest.find_first_of(" ,;)")));
+    if (!value.empty()) all.push_back({std::string(name), value});
+  }
+  return all;
+}
+
+/// In effect already, or it would stop the server where it starts now.
+bool is_useless(const Advice& advice, const Facts& facts) {
+  const std::string in_effect = advice.name == "attention-backend" ? backend_of(facts) : facts.flag_value(advice.name);
+  const bool left_out = advice.value == "auto" && in_effect.empty() && knows_flags(facts);
+  if (advice.value == in_effect || left_out) return true;
+  Facts after = facts;
+  after.flags.insert_or_assign(advice.name, Flag{advice.value, {}});
+  after.logged_dtype = after.logged_other = "";
+  resolve(after);
+  const std::set<std::string_view> before = stops(facts), then = stops(after);
+  return !std::ranges::includes(before, then);
+}
+
+/// Parts between ", " and "; ", each with what stands before it.
+struct Part {
+  std::string before, text;
+};
+std::vector<Part> parts_of(const std::string& text) {
+  std::vector<Part> parts = {{"", ""}};
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    const bool cut = depth == 0 && (text[i] == ',' || text[i] == ';') && i + 1 < text.size() && text[i + 1] == ' ';
+    if (!cut) {
+      parts.back().text += text[i];
+      continue;
+    }
+    parts.push_back({text.substr(i, 2), ""});
+    ++i;
+  }
+  return parts;
+}
+
+std::string without_connective(std::string text) {
+  for (const std::string_view word : {"or ", "and ", "else ", "then "})
+    if (text.starts_with(word)) text.erase(0, word.size());
+  return text;
+}
+
+}  // namespace
+
+std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "MODEL" : printable(facts.model_path); }
+
+std::string fix_text(const Entry& entry, const Facts& facts) {
+  std::string text;
+  for (const Part& part : parts_of(with_options(std::string(entry.fix), facts))) {
+    const std::vector<Advice> advice = advice_in(part.text);
+    if (std::ranges::any_of(advice, [&](const Advice& a) { return is_useless(a, facts); })) continue;
+    text += text.empty() ? without_connective(part.text) : part.before + part.text;
+  }
+  return printable(with_names(std::move(text), facts));
+}
+
+}  // namespace kvcal

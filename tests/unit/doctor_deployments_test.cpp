@@ -1,0 +1,232 @@
+// Deployments drawn at random: whatever a diagnosis says of one must agree with itself, with the options that it
+// advises and with what is known.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+#include "doctor_fixture.h"
+
+namespace kvcal {
+namespace {
+
+#ifdef KVCAL_SANITIZED
+constexpr int kDeployments = 500;
+#else
+constexpr int kDeployments = 10000;
+#endif
+
+using Ids = std::set<std::string_view>;
+
+Ids all_ids(const Diagnosis& d) {
+  Ids ids;
+  for (const auto* signs : {&d.findings, &d.notes})
+    for (const Sign& sign : *signs) ids.insert(sign.entry->id);
+  return ids;
+}
+
+/// Never both of one run: one of them says, or presumes, that the other is not so.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kExclude = {{
+    {"W01", "W03"}, {"W01", "F13"}, {"W01", "C22"}, {"W01", "LG1"},  {"W01", "LG2"}, {"W01", "LG14"}, {"W01", "LG16"},
+    {"W01", "F08"}, {"W01", "B16"}, {"W02", "F13"}, {"W02", "W03"},  {"W03", "F13"}, {"W03", "LG14"}, {"C18", "F13"},
+    {"C18", "C22"}, {"C18", "LG2"}, {"C18", "F08"}, {"W01", "W04"},  {"W03", "W04"}, {"F13", "W04"},  {"F08", "F07"},
+    {"F16", "F15"}, {"F16", "F33"}, {"L08", "LG2"}, {"F09", "F09b"},
+}};
+
+class Draw {
+ public:
+  explicit Draw(unsigned seed) : random_(seed) {}
+  bool one_in(unsigned n) { return random_() % n == 0; }
+  template <class Range>
+  const auto& of(const Range& range) {
+    return range[random_() % range.size()];
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+const std::vector<std::string> kConfigs = {
+    R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 64)",
+    R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "torch_dtype": "bfloat16",
+        "num_attention_heads": 16, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128)",
+    R"({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "torch_dtype": "float16",
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "layer_types": ["linear_attention", "full_attention"])",
+    R"({"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 256, "global_head_dim": 512)",
+};
+const std::vector<std::string> kDeclarations = {
+    "}",
+    R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})",
+    R"(, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}, "kv_cache_scheme": null}})",
+    R"(, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}, "kv_cache_scheme": {"num_bits": 8,
+        "type": "float", "strategy": "tensor", "symmetric": true, "dynamic": false}}})",
+    R"(, "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}})",
+    R"(, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"}})",
+};
+const std::vector<std::string> kTensors = {
+    "",
+    "model.layers.0.self_attn.o_proj.weight 1\n",
+    "model.layers.0.self_attn.k_scale 0.02\nmodel.layers.0.self_attn.v_scale 0.03\n",
+    "model.layers.0.self_attn.k_scale 1\nmodel.layers.0.self_attn.v_scale 1\n",
+    "model.layers.0.self_attn.v_scale 0.03\n",
+};
+const std::vector<std::string> kServers = {"vllm",         "vllm@0.10.2",   "vllm@0.14.1",   "vllm@0.19.0",
+                                           "vllm@0.22.0",  "vllm@0.28.0",   "vllm@0.33.0",   "sglang",
+                                           "sglang@0.5.9", "sglang@0.5.12", "sglang@0.5.19", "sglang@0.5.23"};
+const std::vector<std::string> kTypes = {"",         "",        "auto", "fp8",   "fp8_e4m3",          "fp8_e5m2",
+                                         "bfloat16", "float16", "bf16", "nvfp4", "fp8_per_token_head"};
+const std::vector<std::string> kBackends = {
+    "",           "",       "FLASHINFER", "FLASH_ATTN", "TRITON_ATTN", "CUTLASS_MLA",
+    "flashinfer", "triton", "fa3",        "trtllm_mha", "trtllm_mla"};
+const std::vector<std::string> kGpus = {"", "", "H100", "A100", "sm_75", "B200", "RTX 5090", "RTX 4090", "MI300X"};
+const std::vector<std::string> kOptions = {" --calculate-kv-scales",
+                                           " --enable-prefix-caching --speculative-config '{\"method\": \"mtp\"}'",
+                                           " --speculative-config '{\"method\": \"mtp\", \"model\": \"draft\"}'",
+                                           " --speculative-algorithm NEXTN",
+                                           " --quantization-param-path scales.json",
+                                           " --tensor-parallel-size 4",
+                                           " --enable-sleep-mode",
+                                           " --max-model-len 131072",
+                                           " --enforce-eager",
+                                           " --load-format kv_cache_scales"};
+const std::vector<std::string> kLines = {
+    "INFO Using fp8 data type to store kv cache. It reduces the GPU memory footprint\n",
+    "WARNING Using KV cache scaling factor 1.0 for fp8_e4m3. If this is unintended, verify\n",
+    "Using KV cache dtype: torch.bfloat16\n",
+    "Using KV cache dtype: torch.float8_e4m3fn\n",
+    "Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0.\n",
+    "Checkpoint has k_scale but KV cache dtype is not FP8. Ignoring k_scale for BMM1\n",
+    "Using AttentionBackendEnum.FLASHINFER backend.\n",
+    "ValueError: fp8_e5m2 kv-cache is not supported with fp8 checkpoints.\n",
+    "RuntimeError: CUDA error: an illegal memory access was encountered\n",
+    "triton: type fp8e4nv not supported in this architecture\n",
+};
+
+/// Each configuration with each declaration and each set of tensors, written once.
+std::vector<std::filesystem::path> write_checkpoints(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (size_t c = 0; c < kConfigs.size(); ++c)
+    for (size_t d = 0; d < kDeclarations.size(); ++d)
+      for (size_t t = 0; t < kTensors.size(); ++t) {
+        const auto path = folder / (std::to_string(c) + std::to_string(d) + std::to_string(t));
+        std::filesystem::create_directories(path);
+        write_text(path / "config.json", kConfigs[c] + kDeclarations[d]);
+        if (!kTensors[t].empty()) write_text(path / "model.safetensors", safetensors_of(kTensors[t]));
+        paths.push_back(kTensors[t].empty() ? path / "config.json" : path);
+      }
+  return paths;
+}
+
+struct Deployment {
+  std::string server, gpu, command, log, output;
+  std::filesystem::path checkpoint;  // or empty
+
+  Diagnosis diagnose() const {
+    Doctor doctor;
+    if (!server.empty()) doctor.add_server(parse_engine(server));
+    if (!gpu.empty()) doctor.add_gpu(gpu);
+    if (!command.empty()) doctor.add_command("command", command);
+    if (!checkpoint.empty()) doctor.add_checkpoint(checkpoint);
+    if (!log.empty()) doctor.add_log("server.log", reading(log));
+    if (!output.empty()) doctor.add_output("answer", output);
+    return doctor.diagnose();
+  }
+  std::string text() const {
+    return server + " | " + gpu + " | " + command + " | " + checkpoint.string() + "\n" + log + output + "\n" +
+           diagnosis_text(diagnose()).text();
+  }
+};
+
+Deployment drawn(unsigned seed, const std::vector<std::filesystem::path>& checkpoints) {
+  Draw draw(seed);
+  Deployment d;
+  const std::string server = draw.of(kServers);
+  if (!draw.one_in(4)) d.server = server;
+  d.gpu = draw.of(kGpus);
+  if (!draw.one_in(8)) {
+    d.command = server.starts_with("vllm") ? "vllm serve m" : "python3 -m sglang.launch_server --model-path m";
+    if (const std::string type = draw.of(kTypes); !type.empty()) d.command += " --kv-cache-dtype " + type;
+    if (const std::string backend = draw.of(kBackends); !backend.empty())
+      d.command += " --attention-backend " + backend;
+    for (int i = 0; i < 2; ++i)
+      if (draw.one_in(3)) d.command += draw.of(kOptions);
+  }
+  if (!draw.one_in(4)) d.checkpoint = draw.of(checkpoints);
+  for (int i = 0; i < 2; ++i)
+    if (draw.one_in(3)) d.log += draw.of(kLines);
+  if (draw.one_in(2)) d.output = std::string(64, '!');
+  return d;
+}
+
+class Deployments : public testing::Test {
+ protected:
+  Deployments() : folder_(std::filesystem::path(testing::TempDir()) / "doctor_deployments") {
+    checkpoints_ = write_checkpoints(folder_);
+  }
+  ~Deployments() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> checkpoints_;
+};
+
+void expect_agreement(const Deployment& deployment, const Diagnosis& d) {
+  const Ids ids = all_ids(d);
+  for (const auto& [one, other] : kExclude)
+    EXPECT_FALSE(ids.contains(one) && ids.contains(other)) << one << " and " << other << "\n" << deployment.text();
+}
+
+/// Of rules: every fact that it presumes holds and is known.
+void expect_known(const Deployment& deployment, const Diagnosis& d) {
+  const Ids ids = all_ids(d);
+  for (const auto rules : rule_tables())
+    for (const CombinationRule& rule : rules)
+      if (ids.contains(rule.entry.id) && !d.facts.seen(rule.entry.id))
+        EXPECT_EQ(applies(rule.needs, d.facts).all, Trait::Yes) << rule.entry.id << "\n" << deployment.text();
+  for (const auto& skipped : d.not_evaluated)
+    EXPECT_FALSE(skipped.missing.empty()) << skipped.id << " does not say what would settle it\n" << deployment.text();
+}
+
+/// With a type that a fix advises in place of the command's: not what is there, and no new stop.
+void expect_useful_fixes(const Deployment& deployment, const Diagnosis& d) {
+  const std::string option = "--kv-cache-dtype ";
+  const auto stops = [](const Diagnosis& of) {
+    Ids ids;
+    for (const Sign& sign : of.findings)
+      if (sign.entry->severity == Severity::Fatal && !of.facts.seen(sign.entry->id)) ids.insert(sign.entry->id);
+    return ids;
+  };
+  for (const Sign& sign : d.findings) {
+    const std::string fix = fix_text(*sign.entry, d.facts);
+    const size_t at = fix.find(option);
+    const bool shows_command = sign.entry->fix.find("{command}") != std::string_view::npos;
+    if (at == std::string::npos || deployment.command.empty() || shows_command) continue;
+    const std::string value =
+        fix.substr(at + option.size(), fix.find_first_of(" ,;)", at + option.size()) - at - option.size());
+    EXPECT_NE(value, d.facts.flag_value("kv-cache-dtype")) << sign.entry->id << ": " << fix << "\n"
+                                                           << deployment.text();
+    Deployment after = deployment;
+    after.command += " --kv-cache-dtype=" + value;  // the last one counts
+    after.log.clear();
+    if (const size_t old = after.command.find(option); old != std::string::npos)
+      after.command.erase(old, after.command.find(' ', old + option.size()) - old);
+    const Ids before = stops(d), then = stops(after.diagnose());
+    EXPECT_TRUE(std::ranges::includes(before, then)) << sign.entry->id << ": " << fix << "\n" << after.text();
+  }
+}
+
+TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
+  for (unsigned seed = 0; seed < kDeployments && !HasFailure(); ++seed) {
+    const Deployment deployment = drawn(seed, checkpoints_);
+    const Diagnosis d = deployment.diagnose();
+    expect_agreement(deployment, d);
+    expect_known(deployment, d);
+    expect_useful_fixes(deployment, d);
+  }
+}
+
+}  // namespace
+}  // namespace kvcal
