@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "doctor/checkpoint_facts.h"
+#include "doctor/launches.h"
 #include "doctor/log_reader.h"
 #include "doctor/output_text.h"
 #include "doctor/response_text.h"
@@ -36,6 +37,34 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
       if (found.holds) add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence)});
     }
   return signs;
+}
+
+std::string no_server(const Launches& launches) {
+  if (launches.kind == "command")
+    return "starts no server: expected vllm serve ..., python -m sglang.launch_server ..., llama-server ..., a "
+           "container "
+           "of one, or its options alone (--model X ...)";
+  std::string images;
+  for (const std::string& image : launches.images)
+    if (images.size() < 200) images += (images.empty() ? ": " : ", ") + quoted(image);
+  return "a " + std::string(launches.kind) + " in which no container starts a server that is known" + images;
+}
+
+void take_launch(const std::string& name, ServeCommand command, Facts& facts) {
+  if (facts.server == Engine::Unknown) facts.server = command.server;
+  if (command.words.front() == "..." && facts.server != Engine::Unknown) give_program(command, facts.server);
+  const Evidence from = {name, 0, excerpt(command.written.empty() ? command_without(command, {}) : command.written, 0),
+                         1, 0};
+  if (!facts.version && command.version && command.server == facts.server) {
+    facts.version = command.version;
+    facts.version_from = from;
+  }
+  for (const auto& [flag, value] : command.flags) facts.flags.insert_or_assign(flag, Flag{value, from});
+  for (const auto& [key, value] : command.environment) facts.environment.insert_or_assign(key, value);
+  if (!command.model.empty()) facts.model_path = command.model;
+  facts.command = command;
+  facts.command_from = from;
+  facts.commands.emplace_back(std::move(command), from);
 }
 
 // What one finding says alone is taken back where another says more of the same.
@@ -73,18 +102,17 @@ void Doctor::add_log(const std::string& name, const Source& source) {
 }
 
 void Doctor::add_command(const std::string& name, std::string_view text) {
-  const std::optional<ServeCommand> command = find_serve_command(text);
-  if (!command)
-    fail(name + ": starts no server: expected vllm serve ..., python -m sglang.launch_server ... or llama-server ...");
-  const Evidence from = {name, 0, excerpt(command_without(*command, {}), 0), 1, 0};
-  if (facts_.server == Engine::Unknown) facts_.server = command->server;
-  facts_.command = command;
-  facts_.command_from = from;
-  facts_.commands.emplace_back(*command, from);
-  for (const auto& [flag, value] : command->flags) facts_.flags.insert_or_assign(flag, Flag{value, from});
-  for (const auto& [key, value] : command->environment) facts_.environment.insert_or_assign(key, value);
-  if (!command->model.empty()) facts_.model_path = command->model;
-  inputs_.push_back({name, "command", 0, text.size()});
+  Launches launches = while_doing(name, [&] { return read_launches(text); });
+  std::string refusal;
+  size_t n_taken = 0;
+  for (ServeCommand& command : launches.commands) {
+    if (refusal.empty()) refusal = command.refusal;
+    if (!command.refusal.empty()) continue;
+    take_launch(name, std::move(command), facts_);
+    ++n_taken;
+  }
+  if (n_taken == 0) fail(name + ": " + (refusal.empty() ? no_server(launches) : refusal));
+  inputs_.push_back({name, std::string(launches.kind), 0, text.size()});
 }
 
 void Doctor::add_checkpoint(const std::filesystem::path& path) {

@@ -26,6 +26,12 @@ void version_after(Facts& facts, std::string_view line, size_t at, const Evidenc
   take_version(facts, line.substr(std::min(line.size(), at + length)), server, from);
 }
 
+// "image: vllm/vllm-openai:v0.27.1" of a manifest or of what describes a pod; not what prose compares with.
+template <Engine server, size_t length>
+void version_of_image(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  if (line.substr(0, at).find("mage:") != std::string_view::npos) version_after<server, length>(facts, line, at, from);
+}
+
 void set_flag(Facts& facts, const std::string& name, const std::string& value, const Evidence& from) {
   facts.flags.emplace(name, Flag{value, from});
 }
@@ -36,11 +42,15 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
       find_serve_command(line.substr(begin == std::string_view::npos ? 0 : begin + 1));
   if (!command || command->words.size() < 2) return;
   // Prose names programs too: a command has an option or a model.
-  if (command->flags.empty() && command->model.empty()) return;
+  if ((command->flags.empty() && command->model.empty()) || !command->refusal.empty()) return;
   set_server(facts, command->server);
   if (!facts.command) {
     facts.command = command;
     facts.command_from = from;
+  }
+  if (!facts.version && command->version && facts.server == command->server) {
+    facts.version = command->version;
+    facts.version_from = from;
   }
   for (const auto& [name, value] : command->flags) set_flag(facts, name, value, from);
   for (const auto& [name, value] : command->environment) facts.environment.emplace(name, value);
@@ -183,6 +193,21 @@ constexpr std::array kFacts = {
     FactLine{"lmdeploy serve api_server ", take_command},
     FactLine{"llama-server ", take_command},
     FactLine{"llama-cli ", take_command},
+    FactLine{"vllm bench ", take_command},
+    FactLine{"lm_eval ", take_command},
+    FactLine{"dynamo.vllm ", take_command},
+    FactLine{"dynamo.sglang ", take_command},
+    FactLine{"docker run ", take_command},
+    FactLine{"podman run ", take_command},
+    FactLine{"nerdctl run ", take_command},
+    FactLine{"apptainer run ", take_command},
+    FactLine{"apptainer exec ", take_command},
+    FactLine{"singularity exec ", take_command},
+    FactLine{"LLM(", take_command},
+    FactLine{"sgl.Engine(", take_command},
+    FactLine{"sglang.Engine(", take_command},
+    FactLine{"vllm/vllm-openai:", version_of_image<Engine::Vllm, 17>},
+    FactLine{"lmsysorg/sglang:", version_of_image<Engine::Sglang, 16>},
     FactLine{"non-default args:", take_vllm_arguments},
     FactLine{"server_args=", take_sglang_arguments},
     FactLine{"--kv-cache-dtype", take_listed_option},

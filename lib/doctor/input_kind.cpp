@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/json.h"
-#include "doctor/serve_command.h"
+#include "doctor/launches.h"
 
 namespace kvcal {
 namespace {
@@ -46,7 +46,18 @@ bool is_command(std::string_view text) {
   const std::string_view command = first_command(text);
   const size_t line = std::min(command.find('\n'), command.size());
   const size_t logs = std::min(text.find(" INFO "), text.find(" WARNING "));
-  return find_serve_command(command.substr(0, line)).has_value() && logs == std::string_view::npos;
+  const bool starts = find_serve_command(command.substr(0, line)) || bare_arguments(command);
+  return starts && logs == std::string_view::npos;
+}
+
+// A script that starts an engine itself.
+bool is_python(std::string_view text) {
+  for (const std::string_view package : {"vllm", "sglang", "tensorrt_llm"})
+    for (const std::string_view import : {"import ", "from "}) {
+      const size_t at = text.find(std::string(import) + std::string(package));
+      if (at != text.npos && (at == 0 || text[at - 1] == '\n')) return find_serve_command(text).has_value();
+    }
+  return false;
 }
 
 }  // namespace
@@ -59,7 +70,9 @@ std::string_view name_of(InputKind kind) {
 InputKind kind_of_input(std::string_view head, bool whole) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return InputKind::Log;
+  if (whole && is_manifest(head)) return InputKind::Command;
   if (head[first] == '{' && whole) return kind_of_json(head);
+  if (whole && head.size() <= kMostCommandBytes && is_python(head)) return InputKind::Command;
   return whole && head.size() <= kMostCommandBytes && is_command(head) ? InputKind::Command : InputKind::Log;
 }
 

@@ -1,98 +1,115 @@
 #include "doctor/serve_command.h"
 
 #include <algorithm>
-#include <array>
+
+#include "base/error.h"
+#include "doctor/container.h"
+#include "doctor/launch_names.h"
+#include "doctor/python_call.h"
+#include "doctor/shell_words.h"
 
 namespace kvcal {
 namespace {
 
-constexpr size_t kMostWords = 4096;
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-struct Word {
-  std::string text;
-  bool quoted = false;
-};
-
-// One word of a shell command from text[at]; at moves behind it. Line ends and operators end a word.
-Word read_word(std::string_view text, size_t& at) {
-  Word word;
-  char quote = 0;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (quote != 0) {
-      if (c == quote)
-        quote = 0;
-      else
-        word.text += c;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-      word.quoted = true;
-    } else if (c == '\\' && at + 1 < text.size()) {
-      word.text += text[++at];
-    } else if (is_space(c) || c == '\n' || std::string_view(";|&<>`").find(c) != std::string_view::npos) {
-      break;
-    } else {
-      word.text += c;
-    }
-  }
-  return word;
-}
-
-// The words up to the end of the command.
-std::vector<std::string> read_words(std::string_view text) {
-  std::vector<std::string> words;
-  size_t at = 0;
-  while (at < text.size() && words.size() < kMostWords) {
-    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '\n' || text[at + 1] == '\r')) {
-      at = text.find('\n', at);
-      at = at == std::string_view::npos ? text.size() : at + 1;
-    } else if (is_space(text[at])) {
-      ++at;
-    } else if (text[at] == '#' || text[at] == '\n' ||
-               std::string_view(";|&<>`").find(text[at]) != std::string_view::npos) {
-      break;
-    } else {
-      const Word word = read_word(text, at);
-      if (word.text != "\\" && (word.quoted || !word.text.empty())) words.push_back(word.text);
-    }
-  }
-  return words;
-}
-
-struct Program {
-  std::string_view needle;  // how the command begins
-  Engine server;
-};
-constexpr std::array kPrograms = {
-    Program{"vllm serve ", Engine::Vllm},
-    Program{"vllm.entrypoints.", Engine::Vllm},
-    Program{"sglang.launch_server ", Engine::Sglang},
-    Program{"sglang serve ", Engine::Sglang},
-    Program{"lmdeploy serve api_server ", Engine::LmDeploy},
-    Program{"llama-server ", Engine::LlamaCpp},
-    Program{"llama-cli ", Engine::LlamaCpp},
-};
-
-bool is_environment(std::string_view word) {
-  const size_t equals = word.find('=');
-  if (equals == std::string_view::npos || equals == 0) return false;
-  return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
-                     [](char c) { return c == '_' || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); });
-}
-
-// The assignments on the line in front of the program.
-void read_environment(std::string_view line, ServeCommand& command) {
-  for (const std::string& word : read_words(line))
-    if (is_environment(word))
-      command.environment.emplace(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
-}
+constexpr int kMostScripts = 4;  // sh -c 'sh -c ...'
+constexpr int kMostOthers = 16;
 
 bool is_value(const std::string& word) {
   const bool negative = word.size() > 1 && word[0] == '-' && word[1] >= '0' && word[1] <= '9';
   return !word.starts_with("-") || negative;
 }
+
+// What the line of a command sets in front of it, and what lines before it export.
+void read_environment(std::string_view text, size_t at, ServeCommand& command) {
+  const size_t line = text.rfind('\n', at);
+  const size_t begin = line == text.npos ? 0 : line + 1;
+  for (const std::string& word : read_words(text.substr(begin, at - begin))) take_assignment(word, command.environment);
+  constexpr std::string_view kExport = "export ";
+  for (size_t from = 0; from < begin; from = text.find('\n', from) + 1)
+    if (text.substr(from).starts_with(kExport))
+      for (const std::string& word : read_words(text.substr(from + kExport.size())))
+        take_assignment(word, command.environment);
+}
+
+/// lm_eval --model vllm --model_args pretrained=X,kv_cache_dtype=fp8.
+void read_model_args(ServeCommand& command) {
+  const std::string name = command.flags["model"];
+  command.model.clear();
+  if (name.starts_with("vllm")) command.server = Engine::Vllm;
+  if (name.starts_with("sglang")) command.server = Engine::Sglang;
+  if (command.server == Engine::Unknown)
+    command.refusal = refusal_of("lm_eval", "the model type " + quoted(name.empty() ? "hf" : name) + " of lm_eval");
+  const std::string given = command.flags["model-args"];
+  command.flags.clear();
+  for (size_t from = 0; from < given.size();) {
+    const size_t end = std::min(given.find(',', from), given.size());
+    const std::string part = given.substr(from, end - from);
+    const size_t equals = std::min(part.find('='), part.size());
+    const std::string value = part.substr(std::min(equals + 1, part.size()));
+    if (part.starts_with("pretrained="))
+      command.model = value;
+    else if (value != "False" && equals > 0)
+      command.flags.emplace(flag_name(part.substr(0, equals)), value == "True" ? "" : value);
+    from = end + 1;
+  }
+}
+
+struct Found {
+  size_t at = std::string_view::npos;
+  const Program* program = nullptr;  // null: a container or a call
+};
+
+Found first_launch(std::string_view text) {
+  Found first;
+  for (const Program& program : known_programs())
+    if (const size_t at = text.find(program.needle); at < first.at) first = {at, &program};
+  return first;
+}
+
+ServeCommand read_program(std::string_view text, const Found& found) {
+  ServeCommand command;
+  const Program& program = *found.program;
+  command.server = program.server;
+  read_environment(text, found.at, command);
+  command.words = read_words(text.substr(found.at));
+  // "vllm serve MODEL": the program has two words, or three, and the model comes next.
+  const auto n_words = static_cast<size_t>(std::count(program.needle.begin(), program.needle.end(), ' '));
+  const bool model_next = program.needle.find(" serve ") != std::string_view::npos;
+  if (model_next && command.words.size() > n_words && is_value(command.words[n_words]))
+    command.model = command.words[n_words];
+  read_flags(command);
+  if (program.uncovered == kByModelOption)
+    read_model_args(command);
+  else if (!program.uncovered.empty())
+    command.refusal = refusal_of(program.needle, program.uncovered);
+  return command;
+}
+
+std::optional<ServeCommand> find(std::string_view text, int n_scripts) {
+  const Found program = first_launch(text);
+  // Containers and calls of other things may stand in front.
+  std::string_view rest = text;
+  for (int n = 0; n < kMostOthers; ++n) {
+    const size_t before = text.size() - rest.size();
+    const size_t container = find_container_run(rest), call = find_python_call(rest);
+    const size_t first = std::min(container, call);
+    if (first == rest.npos || before + first > program.at) break;
+    std::optional<ServeCommand> command =
+        container < call ? command_of(read_container_run(rest, container)) : read_python_call(rest, call);
+    if (command) return command;
+    rest.remove_prefix(first + 1);
+  }
+  if (program.program == nullptr) return std::nullopt;
+  const size_t line = text.rfind('\n', program.at);
+  const std::vector<std::string> words = read_words(text.substr(line == text.npos ? 0 : line + 1));
+  const std::string script = script_of(words);
+  if (n_scripts == kMostScripts || first_launch(script).program == nullptr) return read_program(text, program);
+  std::optional<ServeCommand> command = find(script, n_scripts + 1);
+  if (command) read_environment(text, program.at, *command);
+  return command;
+}
+
+}  // namespace
 
 // "--a=b", "--a b", "--a"; a word that no option takes is the model where none is known yet.
 void read_flags(ServeCommand& command) {
@@ -110,19 +127,6 @@ void read_flags(ServeCommand& command) {
       command.model = found->second;
 }
 
-std::string shell_quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./:=,@%+").find(c) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
-}  // namespace
-
 std::string flag_name(std::string_view word) {
   while (word.starts_with("-")) word.remove_prefix(1);
   std::string name(word);
@@ -130,28 +134,25 @@ std::string flag_name(std::string_view word) {
   return name;
 }
 
-std::optional<ServeCommand> find_serve_command(std::string_view text) {
-  const Program* first = nullptr;
-  size_t at = std::string_view::npos;
-  for (const Program& program : kPrograms)
-    if (const size_t found = text.find(program.needle); found < at) {
-      at = found;
-      first = &program;
-    }
-  if (first == nullptr) return std::nullopt;
+std::optional<ServeCommand> find_serve_command(std::string_view text) { return find(text, 0); }
+
+std::optional<ServeCommand> bare_arguments(std::string_view text) {
   ServeCommand command;
-  command.server = first->server;
-  const size_t line = text.rfind('\n', at);
-  const size_t begin = line == std::string_view::npos ? 0 : line + 1;
-  read_environment(text.substr(begin, at - begin), command);
-  command.words = read_words(text.substr(at));
-  // "vllm serve MODEL": the program has two words, or three, and the model comes next.
-  const auto n_words = static_cast<size_t>(std::count(first->needle.begin(), first->needle.end(), ' '));
-  const bool model_next = first->needle.find(" serve ") != std::string_view::npos;
-  if (model_next && command.words.size() > n_words && is_value(command.words[n_words]))
-    command.model = command.words[n_words];
+  command.words = read_words(text, LineEnd::IsSpace);
+  const std::string first = command.words.empty() ? "" : command.words.front();
+  if (!first.starts_with("--") || first.size() == 2 || first[2] == '-') return std::nullopt;
+  command.words.insert(command.words.begin(), "...");
   read_flags(command);
   return command;
+}
+
+void give_program(ServeCommand& command, Engine server) {
+  std::vector<std::string> words = read_words(program_of(server));
+  if (words.size() > 2 && words[1] == "-m")
+    words.erase(words.begin(), words.begin() + 2);  // command_without() adds them
+  words.insert(words.end(), command.words.begin() + 1, command.words.end());
+  command.server = server;
+  command.words = std::move(words);
 }
 
 std::string command_without(const ServeCommand& command, const std::vector<std::string>& flags) {

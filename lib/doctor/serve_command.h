@@ -16,14 +16,28 @@ struct ServeCommand {
   std::vector<std::string> words;            // from the program on; the environment in front is apart
   std::map<std::string, std::string> flags;  // "kv-cache-dtype" -> "fp8"; a switch has ""; the first one counts
   std::map<std::string, std::string> environment;
-  std::string model;  // "" when it is not said
+  std::string model;                     // "" when it is not said
+  std::string image;                     // of the container that it runs in
+  std::optional<EngineVersion> version;  // by the image's tag
+  std::string refusal;                   // why there are no rules for it: another server, a client; `server` is Unknown
+  std::string written;                   // the text itself, where `words` are made of another form
 };
 
-/// The first command in `text` that starts a server: vllm serve, python -m vllm.entrypoints..., python -m
-/// sglang.launch_server, sglang serve, lmdeploy serve api_server, llama-server, llama-cli. Quotes, backslashes and line
-/// continuations are read as a shell does; nothing is expanded. The command ends with its line, or at ; | & # and the
-/// like.
+/// The first command in `text` that starts a server: vllm serve, python -m sglang.launch_server and the other programs
+/// of launch_names.cpp; in a container's arguments (docker run and its kin), in a script for sh -c, or as a call of
+/// LLM(...) or sgl.Engine(...). Quotes, backslashes and line continuations are read as a shell does; nothing is
+/// expanded. The command ends with its line, or at ; | & # and the like.
 std::optional<ServeCommand> find_serve_command(std::string_view text);
+
+/// "--model X --kv-cache-dtype fp8": options alone, of a server that is not known. Nothing where the text begins
+/// otherwise.
+std::optional<ServeCommand> bare_arguments(std::string_view text);
+
+/// Puts the program of a server in front of them.
+void give_program(ServeCommand& command, Engine server);
+
+/// Sets `flags` and `model` by `words`, of which the first are the program.
+void read_flags(ServeCommand& command);
 
 /// "kv-cache-dtype" of "--kv_cache_dtype".
 std::string flag_name(std::string_view word);

@@ -1,0 +1,172 @@
+#include "doctor/launches.h"
+
+#include <algorithm>
+
+#include "doctor/container.h"
+#include "doctor/shell_words.h"
+#include "doctor/yaml.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::string_view kCompose = "compose file", kKubernetes = "Kubernetes manifest", kChart = "chart's values";
+
+/// Whether a line begins so, at the margin or as an item of a list.
+bool has_line(std::string_view text, std::string_view begin) {
+  for (size_t at = text.find(begin); at != text.npos; at = text.find(begin, at + 1))
+    if (at == 0 || text[at - 1] == '\n' || (at >= 2 && text.substr(at - 2, 2) == "- ")) return true;
+  return false;
+}
+
+/// By its keys; "" where they say nothing.
+std::string_view kind_by_keys(std::string_view text) {
+  const bool is_json = text.starts_with("{");
+  const auto has = [&](const char* key) {
+    return is_json ? text.find("\"" + std::string(key) + "\"") != text.npos : has_line(text, std::string(key) + ":");
+  };
+  if (has("apiVersion") && has("kind")) return kKubernetes;
+  return has("services") && text.find("image") != text.npos ? kCompose : std::string_view();
+}
+
+std::string_view without_margin(std::string_view text) {
+  const size_t from = text.find_first_not_of(" \t\r\n");
+  return from == text.npos ? std::string_view() : text.substr(from);
+}
+
+std::vector<Json> documents_of(std::string_view text) {
+  if (!text.starts_with("{")) return parse_yaml(text);
+  try {
+    return {parse_json(text, {.max_bytes = size_t{1} << 20, .max_depth = 64})};
+  } catch (const Error&) {  // braces of YAML
+    return parse_yaml(text);
+  }
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const Json* member = find_member(object, key);
+  return member && member->is_string() ? member->get<std::string>() : "";
+}
+
+/// Of a list its texts, of a text its words.
+std::vector<std::string> words_at(const Json& object, std::initializer_list<const char*> keys) {
+  std::vector<std::string> words;
+  for (const char* key : keys) {
+    const Json* member = find_member(object, key);
+    if (member && member->is_string()) words = read_words(member->get<std::string>(), LineEnd::IsSpace);
+    if (member && member->is_array())
+      for (const Json& word : *member) words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+  }
+  return words;
+}
+
+void read_environment(const Json& object, Container& container) {
+  for (const char* key : {"environment", "env"}) {
+    const Json* member = find_member(object, key);
+    if (!member || !member->is_structured()) continue;
+    for (const auto& item : member->items()) {
+      const Json& value = item.value();
+      if (member->is_object() && value.is_string()) container.environment.emplace(item.key(), value.get<std::string>());
+      if (member->is_array() && value.is_string()) take_assignment(value.get<std::string>(), container.environment);
+      if (member->is_array() && value.is_object() && !text_at(value, "name").empty())
+        container.environment.emplace(text_at(value, "name"), text_at(value, "value"));
+    }
+  }
+}
+
+/// "repository:tag" of a chart's image, or the text itself; "" for what is no container.
+std::string image_of(const Json& object) {
+  const Json* image = find_member(object, "image");
+  const Json& named = image && image->is_object() ? *image : object;
+  if (const std::string text = text_at(object, "image"); !text.empty()) return text;
+  if (find_member(object, "modelFormat")) return "kserve/huggingfaceserver";
+  const std::string repository = text_at(named, "repository"), tag = text_at(named, "tag");
+  return repository.empty() || tag.empty() ? repository : repository + ":" + tag;
+}
+
+class Reader {
+ public:
+  explicit Reader(Launches& launches) : launches_(launches) {}
+
+  void visit(const Json& value, const std::string& path, bool is_service) {
+    if (!value.is_structured()) return;
+    if (value.is_object())
+      if (const std::string image = image_of(value); !image.empty()) take(value, image, path, is_service);
+    for (const auto& item : value.items())
+      if (value.is_array() || item.key() != "image")
+        visit(item.value(), value.is_array() ? path : item.key(), path == "services" && launches_.kind == kCompose);
+  }
+
+ private:
+  void take(const Json& object, const std::string& image, const std::string& name, bool is_service) {
+    Container container;
+    container.image = image;
+    container.entrypoint = words_at(object, {is_service ? "entrypoint" : "command"});
+    container.arguments = is_service ? words_at(object, {"command"}) : words_at(object, {"args", "extraArgs"});
+    if (const Json* config = find_member(object, "vllmConfig"); config && config->is_object())
+      container.arguments = words_at(*config, {"extraArgs"});
+    read_environment(object, container);
+    container.written = name + ": " + image + " " + shell_quoted(container.entrypoint) +
+                        (container.entrypoint.empty() ? "" : " ") + shell_quoted(container.arguments);
+    launches_.images.push_back(image);
+    std::optional<ServeCommand> command = command_of(container);
+    if (!command) return;
+    for (const char* key : {"modelURL", "storageUri"})
+      if (command->model.empty()) command->model = text_at(object, key);
+    launches_.commands.push_back(std::move(*command));
+  }
+
+  Launches& launches_;
+};
+
+/// Arguments as a list of YAML or JSON, as a manifest has them.
+std::optional<ServeCommand> listed_arguments(std::string_view text) {
+  if (!text.starts_with("[") && !text.starts_with("- ")) return std::nullopt;
+  try {
+    const std::vector<Json> documents = parse_yaml(text);
+    if (documents.empty()) return std::nullopt;
+    const std::string words = shell_quoted(words_at({{"args", documents[0]}}, {"args"}));
+    std::optional<ServeCommand> command = find_serve_command(words);
+    return command ? command : bare_arguments(words);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+Launches read_manifest(std::string_view text) {
+  Launches launches;
+  launches.kind = kind_by_keys(text);
+  if (launches.kind.empty()) launches.kind = kChart;
+  for (const Json& document : documents_of(text)) Reader(launches).visit(document, "", false);
+  return launches;
+}
+
+/// Such texts may be logs as well.
+bool starts_a_server(std::string_view text) {
+  if (!has_line(text, "image:") && text.find("\n  image:") == text.npos && text.find("repository:") == text.npos)
+    return false;
+  try {
+    return !read_manifest(text).commands.empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool is_manifest(std::string_view text) {
+  const std::string_view inner = without_margin(text);
+  const bool has_log = text.find(" INFO ") != text.npos || text.find(" WARNING ") != text.npos;
+  return !has_log && (!kind_by_keys(inner).empty() || starts_a_server(inner));
+}
+
+Launches read_launches(std::string_view text) {
+  if (is_manifest(text)) return read_manifest(without_margin(text));
+  Launches launches;
+  std::optional<ServeCommand> command = find_serve_command(text);
+  if (!command) command = listed_arguments(without_margin(text));
+  if (!command) command = bare_arguments(text);
+  if (command) launches.commands.push_back(std::move(*command));
+  return launches;
+}
+
+}  // namespace kvcal

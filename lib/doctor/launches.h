@@ -1,0 +1,24 @@
+// What a text starts: a command, or the containers of a compose file, of Kubernetes manifests or of a chart's values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/serve_command.h"
+
+namespace kvcal {
+
+struct Launches {
+  std::string_view kind = "command";   // "compose file", "Kubernetes manifest", "chart's values"
+  std::vector<ServeCommand> commands;  // of several servers: prefill and decode
+  std::vector<std::string> images;     // of all containers
+};
+
+/// Throws Error for a manifest that cannot be read.
+Launches read_launches(std::string_view text);
+
+/// Whether a text is a manifest: by its keys, or because a container in it starts a server.
+bool is_manifest(std::string_view text);
+
+}  // namespace kvcal

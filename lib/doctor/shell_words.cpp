@@ -1,0 +1,103 @@
+#include "doctor/shell_words.h"
+
+#include <algorithm>
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kMostWords = 4096;
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_operator(char c) { return std::string_view(";|&<>`").find(c) != std::string_view::npos; }
+
+struct Word {
+  std::string text;
+  bool quoted = false;
+};
+
+// One word of a shell command from text[at]; at moves behind it. Line ends and operators end a word.
+Word read_word(std::string_view text, size_t& at) {
+  Word word;
+  char quote = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote != 0) {
+      if (c == quote)
+        quote = 0;
+      else if (quote == '"' && c == '\\' && at + 1 < text.size() && (text[at + 1] == '"' || text[at + 1] == '\\'))
+        word.text += text[++at];
+      else
+        word.text += c;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      word.quoted = true;
+    } else if (c == '\\' && at + 1 < text.size()) {
+      word.text += text[++at];
+    } else if (is_space(c) || c == '\n' || is_operator(c)) {
+      break;
+    } else {
+      word.text += c;
+    }
+  }
+  return word;
+}
+
+}  // namespace
+
+std::vector<std::string> read_words(std::string_view text, LineEnd line_end) {
+  std::vector<std::string> words;
+  size_t at = 0;
+  while (at < text.size() && words.size() < kMostWords) {
+    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '\n' || text[at + 1] == '\r')) {
+      at = text.find('\n', at);
+      at = at == std::string_view::npos ? text.size() : at + 1;
+    } else if (is_space(text[at]) || (text[at] == '\n' && line_end == LineEnd::IsSpace)) {
+      ++at;
+    } else if (text[at] == '#' || text[at] == '\n' || is_operator(text[at])) {
+      break;
+    } else {
+      const Word word = read_word(text, at);
+      if (word.text != "\\" && (word.quoted || !word.text.empty())) words.push_back(word.text);
+    }
+  }
+  return words;
+}
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./:=,@%+").find(c) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string shell_quoted(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + shell_quoted(word);
+  return out;
+}
+
+std::string script_of(const std::vector<std::string>& words) {
+  for (size_t i = 0; i + 2 < words.size(); ++i) {
+    const std::string& option = words[i + 1];
+    const bool is_shell =
+        words[i] == "sh" || words[i].ends_with("bash") || words[i].ends_with("/sh") || words[i] == "zsh";
+    if (is_shell && option.size() >= 2 && option[0] == '-' && option[1] != '-' && option.ends_with("c"))
+      return words[i + 2];
+  }
+  return "";
+}
+
+bool take_assignment(const std::string& word, std::map<std::string, std::string>& environment) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos || equals == 0) return false;
+  const bool is_name = std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                                   [](char c) { return c == '_' || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); });
+  if (is_name) environment.emplace(word.substr(0, equals), word.substr(equals + 1));
+  return is_name;
+}
+
+}  // namespace kvcal
