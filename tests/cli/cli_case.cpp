@@ -166,9 +166,14 @@ Outcome run(const Case& c, const Places& places) {
   return outcome;
 }
 
+// The last line of a command may say it: "# exits 2".
+constexpr std::string_view kExits = "# exits ";
+
 Outcome expected(const Case& c) {
-  const std::string exit = read(beside(c, ".exit"));
-  return {exit.empty() ? 0 : std::stoi(exit), read(beside(c, ".stdout")), read(beside(c, ".stderr")), {}};
+  const std::string command = read(beside(c, ".cmd"));
+  const size_t at = command.rfind(kExits);
+  const int exit = at == std::string::npos ? 0 : std::stoi(command.substr(at + kExits.size()));
+  return {exit, read(beside(c, ".stdout")), read(beside(c, ".stderr")), {}};
 }
 
 bool matches(const std::string& pattern, const std::string& text) {
@@ -197,7 +202,12 @@ void update(const Case& c, const Outcome& outcome) {
     else
       std::ofstream(beside(c, extension), std::ios::binary) << text;
   };
-  if (before.exit != outcome.exit) write(".exit", outcome.exit == 0 ? "" : std::to_string(outcome.exit) + "\n");
+  if (before.exit != outcome.exit) {
+    std::string command = read(beside(c, ".cmd"));
+    command = command.substr(0, command.rfind(kExits));
+    if (outcome.exit != 0) command += std::string(kExits) + std::to_string(outcome.exit) + "\n";
+    write(".cmd", command);
+  }
   if (!matches(before.out, outcome.out)) write(".stdout", outcome.out);
   if (!matches(before.err, outcome.err)) write(".stderr", outcome.err);
 }

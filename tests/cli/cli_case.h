@@ -7,8 +7,9 @@
 
 namespace kvcal::cli {
 
-/// <verb>/<case>.cmd is given to sh. Beside it .exit, .stdout and .stderr say what is expected; absent means 0 and
-/// silence. In an expected line * stands for any text; a line "..." stands for any lines, also none.
+/// <verb>/<case>.cmd is given to sh. Its last line may be "# exits N"; beside it .stdout and .stderr say what is
+/// expected, absent means silence. In an expected line * stands for any text; a line "..." stands for any lines, also
+/// none.
 struct Case {
   std::string name;            // "prompts/unknown_option"
   std::filesystem::path stem;  // path without extension

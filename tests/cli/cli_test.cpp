@@ -77,7 +77,7 @@ TEST(Harness, EveryExpectationHasItsCommand) {
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/cli")) {
     std::filesystem::path path = entry.path();
-    if (path.extension() == ".exit" || path.extension() == ".stdout" || path.extension() == ".stderr") {
+    if (path.extension() == ".stdout" || path.extension() == ".stderr") {
       EXPECT_TRUE(stems.contains(path.replace_extension().string())) << entry.path();
     }
   }

@@ -1,1 +1,2 @@
 kvcal calibrate
+# exits 2

@@ -1,1 +1,2 @@
 kvcal calibrate one two
+# exits 2

@@ -1,1 +1,2 @@
 kvcal calibrate "$SOURCE/datasets/demo/natural" --emulate-activation-quant
+# exits 2

@@ -14,3 +14,4 @@ mkdir -p models--org--name models--org--empty/snapshots
 kvcal inspect models--org--name; kvcal doctor models--org--empty/; kvcal validate models--org--empty
 HF_HUB_CACHE=$PWD kvcal export s.json --model org/name --to scales --also-for hf:org/name -o x
 kvcal validate s.json --model hf:org/name
+# exits 2

@@ -28,3 +28,4 @@ mkdir -p tiny-org/Tiny-1.5
 HOME=$PWD kvcal inspect tiny-org/Tiny-1.5
 echo '--- no names of models'
 kvcal inspect ../nowhere; kvcal inspect a/b/c; kvcal inspect 'a b/c'; kvcal inspect org/../x
+# exits 2

@@ -6,3 +6,4 @@ grep -A 2 longrope long.json
 kvcal calibrate "$model" --prompts text.jsonl -q --max-model-len 6 -o short.json >/dev/null
 grep -A 2 longrope short.json
 kvcal solve long.kvstats --max-model-len 6 -o other.json
+# exits 2

@@ -1,1 +1,2 @@
 kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q --memory lots
+# exits 2

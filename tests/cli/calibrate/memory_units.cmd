@@ -3,3 +3,4 @@ calibrate() { kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE
 calibrate --memory 2GB --dry-run --json | grep budget
 calibrate --memory '2.5 GiB' --dry-run --json | grep budget
 calibrate --memory 2G --dry-run
+# exits 2

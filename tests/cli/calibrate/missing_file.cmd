@@ -1,1 +1,2 @@
 kvcal calibrate nowhere
+# exits 2

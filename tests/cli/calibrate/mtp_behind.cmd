@@ -10,3 +10,4 @@ tr , "\n" <served/model.safetensors.index.json | grep -o "layers.3.*_scale"
 kvcal export with.json --model model --to sglang -o other
 sed 's/"num_nextn_predict_layers": 1/"num_nextn_predict_layers": 2/' "$SOURCE/tests/arch/golden/glm4_moe/config.json" >model/config.json
 kvcal calibrate model --prompts prompts.jsonl --mtp -q
+# exits 2

@@ -1,1 +1,2 @@
 kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q --warmup-passes -1
+# exits 2

@@ -1,2 +1,3 @@
 mkdir model
 kvcal calibrate model --prompts "$SOURCE/datasets/demo/prompts.jsonl"
+# exits 2

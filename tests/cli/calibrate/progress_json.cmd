@@ -8,3 +8,4 @@ kvcal evaluate "$@" --scales kv-cache-scales.json --progress json 2>lines >table
 grep -c '^{"event":"progress",' lines >/dev/null && echo 'evaluate too'
 kvcal calibrate "$@" --force --progress none 2>&1 >table | grep -c progress
 kvcal calibrate "$@" --force --progress jsonl
+# exits 2

@@ -1,1 +1,2 @@
 kvcal calibrate M --shard 1/2
+# exits 2

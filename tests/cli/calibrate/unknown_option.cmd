@@ -1,1 +1,2 @@
 kvcal calibrate X --polcy pow2
+# exits 2

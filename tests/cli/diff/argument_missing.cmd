@@ -1,1 +1,2 @@
 kvcal diff one
+# exits 2

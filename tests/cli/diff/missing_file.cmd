@@ -1,1 +1,2 @@
 kvcal diff nowhere nowhere
+# exits 2

@@ -1,1 +1,2 @@
 kvcal diff A B --tolerance -1
+# exits 2

@@ -1,1 +1,2 @@
 kvcal diff A B --josn
+# exits 2

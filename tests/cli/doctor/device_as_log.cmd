@@ -1,1 +1,2 @@
 kvcal doctor --log /dev/zero
+# exits 2

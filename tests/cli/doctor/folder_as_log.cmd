@@ -1,1 +1,2 @@
 mkdir d; kvcal doctor --log d
+# exits 2

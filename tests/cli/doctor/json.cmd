@@ -1,2 +1,3 @@
 printf '!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!' > answer.txt
 kvcal doctor --output answer.txt --json
+# exits 1

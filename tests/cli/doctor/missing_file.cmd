@@ -1,1 +1,2 @@
 kvcal doctor nowhere.log
+# exits 2

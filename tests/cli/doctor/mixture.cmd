@@ -4,3 +4,4 @@ printf "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"]}" 
 printf "{\"model_type\": \"llama\", \"kv_cache\": {\"dtype\": \"float8_e4m3fn\", \"scaling_factor\": {\"0\": {\"0\": 0.1}}}}" > scales.json
 printf "INFO vLLM server version 0.33.0, serving model ./model\r\n" > server.log
 kvcal doctor serve.sh config.json scales.json server.log
+# exits 1

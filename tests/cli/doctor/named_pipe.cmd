@@ -1,1 +1,2 @@
 mkfifo p; kvcal doctor p
+# exits 2

@@ -1,1 +1,2 @@
 kvcal doctor --command 'ls -l'
+# exits 2

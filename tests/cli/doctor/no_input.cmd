@@ -1,1 +1,2 @@
 kvcal doctor
+# exits 2

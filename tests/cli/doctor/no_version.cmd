@@ -1,1 +1,2 @@
 kvcal doctor --server vllm@new x
+# exits 2

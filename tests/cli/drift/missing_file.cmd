@@ -1,1 +1,2 @@
 kvcal drift none.json --stats none.kvstats
+# exits 2

@@ -1,1 +1,2 @@
 kvcal drift A
+# exits 2

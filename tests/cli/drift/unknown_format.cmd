@@ -1,1 +1,2 @@
 kvcal drift A --stats B --format promtheus
+# exits 2

@@ -1,1 +1,2 @@
 kvcal evaluate
+# exits 2

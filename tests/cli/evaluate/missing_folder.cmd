@@ -1,1 +1,2 @@
 kvcal evaluate nowhere
+# exits 2

@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/natural" --scales nowhere.json
+# exits 2

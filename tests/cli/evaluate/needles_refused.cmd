@@ -12,3 +12,4 @@ kvcal evaluate "$@" --needles 100 --max-length 512 || echo exit $?
 kvcal evaluate "$SOURCE/tests/arch/golden/qwen3" --generate --needles 100 || echo exit $?
 echo '{"input_ids": [1, 2, 3]}' >ids.jsonl
 kvcal evaluate "$1" --prompts ids.jsonl --generate --needles 100
+# exits 2

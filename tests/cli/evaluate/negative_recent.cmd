@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/stressed" --keep-recent -1
+# exits 2

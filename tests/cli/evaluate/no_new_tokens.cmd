@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/natural" --generate --max-new-tokens 0
+# exits 2

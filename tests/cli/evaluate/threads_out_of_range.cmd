@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/natural" --threads -1
+# exits 2

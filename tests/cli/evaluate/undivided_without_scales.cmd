@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/stressed" --undivided
+# exits 2

@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/natural" --formats fp9 --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q
+# exits 2

@@ -1,1 +1,2 @@
 kvcal evaluate model --josn
+# exits 2

@@ -1,1 +1,2 @@
 kvcal evaluate "$SOURCE/datasets/demo/natural" --precision f16
+# exits 2

@@ -4,3 +4,4 @@ kvcal export s.json --model "$SOURCE/datasets/demo/natural" -o a >text
 kvcal export s.json --model "$SOURCE/datasets/demo/natural" -o b --copy >text
 diff -r a b && echo the same
 diff "$SOURCE/datasets/demo/natural/config.json" a/config.json
+# exits 1

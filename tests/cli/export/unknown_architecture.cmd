@@ -2,3 +2,4 @@ kvcal calibrate "$SOURCE/datasets/demo/natural" -p "$SOURCE/datasets/demo/prompt
 cp -r "$SOURCE/datasets/demo/natural" model
 sed "s/Qwen3_5ForCausalLM/FooForCausalLM/" "$SOURCE/datasets/demo/natural/config.json" >model/config.json
 kvcal export s.json --model model -o out
+# exits 2

@@ -12,3 +12,4 @@ cmp original/mtp.safetensors model/mtp.safetensors && cmp original/model.safeten
 kvcal fold model --stats without.kvstats --force --dry-run | grep "MTP\|layers\.3"
 mkdir bare && cp model/config.json model/model.safetensors bare
 kvcal fold bare --stats with.kvstats --force --dry-run | grep "MTP\|layers\.3"
+# exits 1

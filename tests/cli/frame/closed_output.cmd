@@ -1,1 +1,2 @@
 kvcal --help >&-
+# exits 2

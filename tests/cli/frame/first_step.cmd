@@ -18,3 +18,4 @@ kvcal
 echo "--- some other program's config.json"
 mkdir web && cd web && echo '{"port": 80}' >config.json
 kvcal
+# exits 2

@@ -1,1 +1,2 @@
 kvcal --help >/dev/full
+# exits 2

@@ -8,3 +8,4 @@ kvcal help eval
 kvcal eval
 kvcal solve x --dtype fp8
 kvcal solve x --policy perc
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts
+# exits 2

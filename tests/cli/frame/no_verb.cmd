@@ -1,1 +1,2 @@
 kvcal
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts MODEL --prompts
+# exits 2

@@ -11,3 +11,4 @@ echo 'vllm serve m --kv-cache-dtype fp8' | kvcal doctor --command-file /dev/stdi
 cat p.jsonl | kvcal prompts "$M" -p /dev/stdin /dev/stdin
 cat s.json | kvcal prompts "$M" -p /dev/stdin
 mkfifo named && kvcal prompts "$M" -p named
+# exits 2

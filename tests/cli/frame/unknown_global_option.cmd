@@ -1,1 +1,2 @@
 kvcal --versoin
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts MODEL --promts chats.jsonl
+# exits 2

@@ -1,1 +1,2 @@
 kvcal promts MODEL
+# exits 2

@@ -1,1 +1,2 @@
 kvcal frobnicate
+# exits 2

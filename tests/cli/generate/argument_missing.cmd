@@ -1,1 +1,2 @@
 kvcal generate
+# exits 2

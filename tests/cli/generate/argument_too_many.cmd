@@ -1,1 +1,2 @@
 kvcal generate one two
+# exits 2

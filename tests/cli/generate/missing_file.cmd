@@ -1,1 +1,2 @@
 kvcal generate nowhere --prompt hello
+# exits 2

@@ -1,2 +1,3 @@
 mkdir model
 kvcal generate model --prompt x
+# exits 2

@@ -1,1 +1,2 @@
 kvcal generate "$SOURCE/datasets/demo/natural" --prompt x --max-new-tokens 0
+# exits 2

@@ -1,1 +1,2 @@
 kvcal generate "$SOURCE/datasets/demo/natural"
+# exits 2

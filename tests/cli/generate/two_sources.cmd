@@ -1,1 +1,2 @@
 kvcal generate "$SOURCE/datasets/demo/natural" --prompt x --prompts y.jsonl
+# exits 2

@@ -1,1 +1,2 @@
 kvcal generate X --josn
+# exits 2

@@ -1,1 +1,2 @@
 kvcal inspect
+# exits 2

@@ -1,1 +1,2 @@
 kvcal inspect one two
+# exits 2

@@ -5,3 +5,4 @@ kvcal inspect "$model" | grep longrope
 kvcal inspect "$model" --max-model-len 6 | grep longrope
 kvcal inspect "$model" --max-model-len 6 --json | grep -A 3 longrope
 kvcal inspect "$model" --max-model-len -1
+# exits 2

@@ -1,1 +1,2 @@
 kvcal inspect nowhere
+# exits 2

@@ -1,1 +1,2 @@
 kvcal inspect X --josn
+# exits 2

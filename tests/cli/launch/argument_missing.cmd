@@ -1,1 +1,2 @@
 kvcal launch --print slurm
+# exits 2

@@ -1,1 +1,2 @@
 kvcal launch M --print k8s
+# exits 2

@@ -1,1 +1,2 @@
 kvcal launch no-such-folder --print slurm
+# exits 2

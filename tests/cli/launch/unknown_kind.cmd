@@ -1,1 +1,2 @@
 kvcal launch M --print pbs
+# exits 2

@@ -1,1 +1,2 @@
 kvcal launch M --print slurm --part 2
+# exits 2

@@ -1,1 +1,2 @@
 kvcal merge -o out.kvstats
+# exits 2

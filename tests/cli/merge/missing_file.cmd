@@ -1,1 +1,2 @@
 kvcal merge nowhere.kvstats -o out.kvstats
+# exits 2

@@ -1,1 +1,2 @@
 kvcal merge a.kvstats
+# exits 2

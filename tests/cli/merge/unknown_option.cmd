@@ -1,1 +1,2 @@
 kvcal merge X -o out --josn
+# exits 2

@@ -16,3 +16,4 @@ for gpu in 'NVIDIA GH200 480GB' 'NVIDIA GH200 144G HBM3e' 'NVIDIA H100 80GB HBM3
 done
 kvcal plan "$M" --gpu MI355X 2>&1
 kvcal doctor --gpu H1000 --command 'vllm serve x' 2>&1
+# exits 2

@@ -7,3 +7,4 @@ kvcal plan "$golden/glm4_moe/config.json" --gpu-memory 4GB --context 512 --mtp -
 kvcal plan "$golden/qwen3/config.json" --gpu-memory 4GB --mtp
 echo '{}' >evaluation.json
 kvcal plan "$golden/glm4_moe/config.json" --gpu-memory 4GB --recipe evaluation.json --mtp
+# exits 2

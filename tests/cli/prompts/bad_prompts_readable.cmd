@@ -5,3 +5,4 @@ cat >p.jsonl <<"END"
 {"id": "bare"}
 END
 kvcal prompts "$SOURCE/datasets/demo/natural" --prompts p.jsonl
+# exits 1

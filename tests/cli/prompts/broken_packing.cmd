@@ -4,3 +4,4 @@ kvcal prompts "$SOURCE/datasets/demo/natural" --prompts cut.jsonl.gz
 echo "exit $?" >&2
 echo '{"text": "red"}' >plain.jsonl.zst
 kvcal prompts "$SOURCE/datasets/demo/natural" --prompts plain.jsonl.zst
+# exits 2

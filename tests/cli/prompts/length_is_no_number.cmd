@@ -1,1 +1,2 @@
 kvcal prompts "$SOURCE/datasets/demo/natural" --max-length many
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts "$SOURCE/datasets/demo/natural" --prompts nowhere.jsonl
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts nowhere
+# exits 2

@@ -1,2 +1,3 @@
 mkdir empty
 kvcal prompts empty --prompts "$SOURCE/datasets/demo/prompts.jsonl"
+# exits 2

@@ -1,1 +1,2 @@
 kvcal prompts "$SOURCE/datasets/demo/natural" --template-kwargs '[1]'
+# exits 2

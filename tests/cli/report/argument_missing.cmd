@@ -1,1 +1,2 @@
 kvcal report
+# exits 2

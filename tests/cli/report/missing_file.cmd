@@ -1,1 +1,2 @@
 kvcal report nowhere.kvstats
+# exits 2

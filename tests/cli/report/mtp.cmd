@@ -11,3 +11,4 @@ grep -o ">mtp</th>" report.html | wc -l
 kvcal calibrate model --prompts prompts.jsonl -o without.json --no-sanity -q 2>/dev/null
 kvcal report without.json -q -o without.html
 grep -ci ">mtp</th>\|MTP layer:" without.html
+# exits 1

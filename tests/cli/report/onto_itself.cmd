@@ -1,3 +1,4 @@
 kvcal calibrate "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 -q -o scales.json --stats run.kvstats >log
 
 kvcal report run.kvstats -o run.kvstats --force
+# exits 2

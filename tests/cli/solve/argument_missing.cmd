@@ -1,1 +1,2 @@
 kvcal solve
+# exits 2

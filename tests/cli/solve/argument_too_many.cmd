@@ -1,1 +1,2 @@
 kvcal solve one two
+# exits 2

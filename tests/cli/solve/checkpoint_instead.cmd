@@ -1,1 +1,2 @@
 kvcal solve "$SOURCE/datasets/demo/natural/model.safetensors"
+# exits 2

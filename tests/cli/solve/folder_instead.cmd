@@ -1,2 +1,3 @@
 mkdir run
 kvcal solve run
+# exits 2

@@ -1,1 +1,2 @@
 kvcal solve nowhere
+# exits 2

@@ -1,2 +1,3 @@
 echo '{"format": "kv-cache-scales"}' >run.json
 kvcal solve run.json
+# exits 2

@@ -1,1 +1,2 @@
 kvcal solve X --josn
+# exits 2

@@ -1,1 +1,2 @@
 kvcal solve run.kvstats --policy minmax
+# exits 2

@@ -1,1 +1,2 @@
 kvcal stats
+# exits 2

@@ -1,1 +1,2 @@
 kvcal stats one two
+# exits 2

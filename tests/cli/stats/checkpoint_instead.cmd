@@ -1,1 +1,2 @@
 kvcal stats "$SOURCE/datasets/demo/natural/model.safetensors"
+# exits 2

@@ -1,2 +1,3 @@
 mkdir run
 kvcal stats run
+# exits 2

@@ -1,1 +1,2 @@
 kvcal stats nowhere
+# exits 2

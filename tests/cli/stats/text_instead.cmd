@@ -1,2 +1,3 @@
 echo '{"format": "kv-cache-scales"}' >run.json
 kvcal stats run.json
+# exits 2

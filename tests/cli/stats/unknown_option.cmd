@@ -1,1 +1,2 @@
 kvcal stats X --josn
+# exits 2

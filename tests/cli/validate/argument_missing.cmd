@@ -1,1 +1,2 @@
 kvcal validate
+# exits 2

@@ -1,1 +1,2 @@
 kvcal validate one two
+# exits 2

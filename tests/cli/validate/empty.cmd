@@ -1,2 +1,3 @@
 : >run.json
 kvcal validate run.json
+# exits 1

@@ -4,3 +4,4 @@ sed -e 's/"version": "1.2"/"version": "1.3"/' -e 's/"passes": 2,/"passes": 2, "r
 kvcal validate later.json --strict
 sed 's/"passes": 2,/"passes": 2, "pases": 3,/' run.json >unknown.json
 kvcal validate unknown.json
+# exits 1

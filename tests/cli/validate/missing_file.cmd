@@ -1,1 +1,2 @@
 kvcal validate nowhere
+# exits 2

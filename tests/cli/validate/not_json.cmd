@@ -1,2 +1,3 @@
 echo "scale = 1" >run.json
 kvcal validate run.json
+# exits 1

@@ -1,1 +1,2 @@
 kvcal validate X --josn
+# exits 2
