@@ -29,6 +29,7 @@ void add_diff(CLI::App& app, Job& chosen);
 void add_doctor(CLI::App& app, Job& chosen);
 void add_drift(CLI::App& app, Job& chosen);
 void add_evaluate(CLI::App& app, Job& chosen);
+void add_explain(CLI::App& app, Job& chosen);
 void add_export(CLI::App& app, Job& chosen);
 void add_fold(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);

@@ -65,6 +65,10 @@ Json diagnosis_json(const Diagnosis& diagnosis);
 /// The catalog: a line per entry, or as JSON.
 Lines catalog_text();
 Json catalog_json();
+/// Its entries of an id, in any case; several where a log line is recognized in several ways.
+std::vector<const Entry*> catalog_named(std::string_view id);
+/// The fix where no inputs are known.
+std::string general_fix(const Entry& entry);
 
 /// "MODEL" where it is not known.
 std::string model_name(const Facts& facts);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "doctor/diagnose.h"
 #include "doctor/facts_table.h"
@@ -178,6 +180,13 @@ Json diagnosis_json(const Diagnosis& d) {
   for (const auto& skipped : d.not_evaluated)
     json["not_evaluated"].push_back({{"id", skipped.id}, {"missing", skipped.missing}});
   return json;
+}
+
+std::vector<const Entry*> catalog_named(std::string_view id) {
+  const auto same = [](char a, char b) { return std::toupper(a) == std::toupper(b); };
+  std::vector<const Entry*> found = catalog();
+  std::erase_if(found, [&](const Entry* e) { return !std::ranges::equal(e->id, id, same); });
+  return found;
 }
 
 Lines catalog_text() {

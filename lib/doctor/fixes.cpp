@@ -111,4 +111,6 @@ std::string fix_text(const Entry& entry, const Facts& facts) {
   return printable(with_names(std::move(text), facts));
 }
 
+std::string general_fix(const Entry& entry) { return fix_text(entry, Facts{}); }
+
 }  // namespace kvcal
