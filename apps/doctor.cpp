@@ -133,14 +133,16 @@ void add_doctor(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("doctor", "Diagnose FP8 KV-cache problems from server logs, command and outputs");
   verb->add_option(
       "INPUT", flags->inputs,
-      "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands: told apart by "
-      "content");
+      "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands, compose files and "
+      "Kubernetes manifests: told apart by content");
   verb->add_option("--log", flags->logs, "Server log in any format")->type_name("FILE")->allow_extra_args(false);
-  verb->add_option("--command", flags->commands,
-                   "Command that started the server; repeat for separate prefill and decode servers")
+  verb->add_option(
+          "--command", flags->commands,
+          "Command that started the server, also docker run, or options alone; repeat for separate prefill and decode "
+          "servers")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  verb->add_option("--command-file", flags->command_files, "File with that command")
+  verb->add_option("--command-file", flags->command_files, "File with that command, compose file or manifest")
       ->type_name("FILE")
       ->allow_extra_args(false);
   verb->add_option("--model", flags->models, "Checkpoint folder or config.json being served")

@@ -97,7 +97,7 @@ std::optional<ServeCommand> command_of(const Container& container) {
   words.insert(words.end(), container.arguments.begin(), container.arguments.end());
   const std::string script = script_of(words), own = (script.empty() ? shell_quoted(words) : script) + " ";
   const std::optional<ServerImage> image = known_image(container.image);
-  std::optional<ServeCommand> command = find_serve_command(own);
+  std::optional<ServeCommand> command = find_program(own);
   const bool options_alone = words.empty() || words.front().starts_with("-");
   if (!command && image) {
     std::string program(image->program);
@@ -107,7 +107,7 @@ std::optional<ServeCommand> command_of(const Container& container) {
       command->words = words;
       command->refusal = refusal_of(container.image, image->uncovered);
     } else if (!program.empty() && container.entrypoint.empty()) {
-      command = find_serve_command(program + " " + own);
+      command = find_program(program + " " + own);
     }
   }
   if (!command) return std::nullopt;

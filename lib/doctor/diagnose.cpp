@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "doctor/checkpoint_facts.h"
+#include "doctor/fact_lines.h"
 #include "doctor/launches.h"
 #include "doctor/log_reader.h"
 #include "doctor/output_text.h"
@@ -11,7 +12,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr size_t kChunkBytes = size_t{256} << 10, kMostReportBytes = size_t{256} << 10;
 
 void add_sign(std::vector<Sign>& signs, Sign sign) {
   const auto same =
@@ -50,11 +51,14 @@ std::string no_server(const Launches& launches) {
   return "a " + std::string(launches.kind) + " in which no container starts a server that is known" + images;
 }
 
+std::string text_of(const ServeCommand& command) {
+  return command.written.empty() ? command_without(command, {}) : command.written;
+}
+
 void take_launch(const std::string& name, ServeCommand command, Facts& facts) {
   if (facts.server == Engine::Unknown) facts.server = command.server;
   if (command.words.front() == "..." && facts.server != Engine::Unknown) give_program(command, facts.server);
-  const Evidence from = {name, 0, excerpt(command.written.empty() ? command_without(command, {}) : command.written, 0),
-                         1, 0};
+  const Evidence from = {name, 0, excerpt(text_of(command), 0), 1, 0};
   if (!facts.version && command.version && command.server == facts.server) {
     facts.version = command.version;
     facts.version_from = from;
@@ -95,9 +99,15 @@ void Doctor::add_gpu(const std::string& text) {
 
 void Doctor::add_log(const std::string& name, const Source& source) {
   LogReader reader(name, facts_);
-  std::string buffer(kChunkBytes, '\0');
-  while (const size_t n = source(buffer.data(), buffer.size())) reader.feed({buffer.data(), n});
+  std::string buffer(kChunkBytes, '\0'), report;
+  while (const size_t n = source(buffer.data(), buffer.size())) {
+    reader.feed({buffer.data(), n});
+    report.append(buffer, 0, std::min(n, kMostReportBytes - report.size()));
+  }
   reader.finish();
+  // Reports of trouble are short; a log has no such blocks.
+  for (const ShownLaunch& shown : launches_in_blocks(report))
+    take_logged(facts_, shown.command, {name, shown.line, excerpt(text_of(shown.command), 0), 1, 0});
   inputs_.push_back({name, "log", reader.n_lines(), reader.n_bytes()});
 }
 

@@ -40,21 +40,7 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
   const size_t begin = line.rfind('\n', at);
   const std::optional<ServeCommand> command =
       find_serve_command(line.substr(begin == std::string_view::npos ? 0 : begin + 1));
-  if (!command || command->words.size() < 2) return;
-  // Prose names programs too: a command has an option or a model.
-  if ((command->flags.empty() && command->model.empty()) || !command->refusal.empty()) return;
-  set_server(facts, command->server);
-  if (!facts.command) {
-    facts.command = command;
-    facts.command_from = from;
-  }
-  if (!facts.version && command->version && facts.server == command->server) {
-    facts.version = command->version;
-    facts.version_from = from;
-  }
-  for (const auto& [name, value] : command->flags) set_flag(facts, name, value, from);
-  for (const auto& [name, value] : command->environment) facts.environment.emplace(name, value);
-  if (facts.model_path.empty()) facts.model_path = command->model;
+  if (command && command->words.size() >= 2) take_logged(facts, *command, from);
 }
 
 // Options that a server prints as a Python object. Only what the rules read.
@@ -225,5 +211,22 @@ constexpr std::array kFacts = {
 }  // namespace
 
 std::span<const FactLine> fact_lines() { return kFacts; }
+
+void take_logged(Facts& facts, const ServeCommand& command, const Evidence& from) {
+  // Prose names programs too: a command has an option or a model.
+  if ((command.flags.empty() && command.model.empty()) || !command.refusal.empty()) return;
+  set_server(facts, command.server);
+  if (!facts.command) {
+    facts.command = command;
+    facts.command_from = from;
+  }
+  if (!facts.version && command.version && facts.server == command.server) {
+    facts.version = command.version;
+    facts.version_from = from;
+  }
+  for (const auto& [name, value] : command.flags) set_flag(facts, name, value, from);
+  for (const auto& [name, value] : command.environment) facts.environment.emplace(name, value);
+  if (facts.model_path.empty()) facts.model_path = command.model;
+}
 
 }  // namespace kvcal

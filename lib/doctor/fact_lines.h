@@ -16,4 +16,7 @@ struct FactLine {
 
 std::span<const FactLine> fact_lines();
 
+/// Of a command that a log shows: what the user or an earlier line says goes before it.
+void take_logged(Facts& facts, const ServeCommand& command, const Evidence& from);
+
 }  // namespace kvcal

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "doctor/container.h"
+#include "doctor/python_call.h"
 #include "doctor/shell_words.h"
 #include "doctor/yaml.h"
 
 namespace kvcal {
 namespace {
 
+constexpr size_t kMostCommands = 64, kMostBlockBytes = size_t{64} << 10;
 constexpr std::string_view kCompose = "compose file", kKubernetes = "Kubernetes manifest", kChart = "chart's values";
 
 /// Whether a line begins so, at the margin or as an item of a list.
@@ -53,8 +55,11 @@ std::vector<std::string> words_at(const Json& object, std::initializer_list<cons
   for (const char* key : keys) {
     const Json* member = find_member(object, key);
     if (member && member->is_string()) words = read_words(member->get<std::string>(), LineEnd::IsSpace);
-    if (member && member->is_array())
-      for (const Json& word : *member) words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+    if (!member || !member->is_array()) continue;
+    for (const Json& word : *member) {
+      if (word.is_string()) words.push_back(word.get<std::string>());
+      if (word.is_number() || word.is_boolean()) words.push_back(word.dump());
+    }
   }
   return words;
 }
@@ -107,9 +112,9 @@ class Reader {
     read_environment(object, container);
     container.written = name + ": " + image + " " + shell_quoted(container.entrypoint) +
                         (container.entrypoint.empty() ? "" : " ") + shell_quoted(container.arguments);
-    launches_.images.push_back(image);
     std::optional<ServeCommand> command = command_of(container);
-    if (!command) return;
+    if (launches_.images.size() < kMostCommands) launches_.images.push_back(image);
+    if (!command || launches_.commands.size() == kMostCommands) return;
     for (const char* key : {"modelURL", "storageUri"})
       if (command->model.empty()) command->model = text_at(object, key);
     launches_.commands.push_back(std::move(*command));
@@ -140,6 +145,15 @@ Launches read_manifest(std::string_view text) {
   return launches;
 }
 
+/// Of what may be no manifest, or a broken one.
+std::vector<ServeCommand> commands_or_none(std::string_view text) {
+  try {
+    return read_launches(text).commands;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 /// Such texts may be logs as well.
 bool starts_a_server(std::string_view text) {
   if (!has_line(text, "image:") && text.find("\n  image:") == text.npos && text.find("repository:") == text.npos)
@@ -151,12 +165,40 @@ bool starts_a_server(std::string_view text) {
   }
 }
 
+/// Prose in front, a block of Markdown or lines of a log: then a manifest is only shown.
+bool is_report(std::string_view text) {
+  for (const char* word : {"```", " INFO ", " WARNING "})
+    if (text.find(word) != text.npos) return true;
+  const std::string_view first = text.substr(0, text.find_first_of(" \t\r\n"));
+  const bool begins =
+      first.ends_with(":") || first.starts_with("{") || first.starts_with("-") || first.starts_with("#");
+  return !begins && !first.starts_with("%");
+}
+
 }  // namespace
 
 bool is_manifest(std::string_view text) {
   const std::string_view inner = without_margin(text);
-  const bool has_log = text.find(" INFO ") != text.npos || text.find(" WARNING ") != text.npos;
-  return !has_log && (!kind_by_keys(inner).empty() || starts_a_server(inner));
+  return !is_report(inner) && (!kind_by_keys(inner).empty() || starts_a_server(inner));
+}
+
+std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
+  constexpr std::string_view kFence = "```";
+  std::vector<ShownLaunch> shown;
+  size_t line = 1, begin = report.npos, first = 0;
+  for (size_t at = 0; at < report.size() && shown.size() < kMostCommands; ++line) {
+    const size_t end = std::min(report.find('\n', at), report.size());
+    if (without_margin(report.substr(at, end - at)).starts_with(kFence)) {
+      const std::string_view block =
+          begin == report.npos ? std::string_view() : report.substr(begin, std::min(at - begin, kMostBlockBytes));
+      if (is_manifest(block) || find_python_call(block) != block.npos)
+        for (ServeCommand& command : commands_or_none(block)) shown.push_back({std::move(command), first});
+      first = line + 1;
+      begin = begin == report.npos ? end + 1 : report.npos;
+    }
+    at = end + 1;
+  }
+  return shown;
 }
 
 Launches read_launches(std::string_view text) {

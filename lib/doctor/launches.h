@@ -11,12 +11,19 @@ namespace kvcal {
 
 struct Launches {
   std::string_view kind = "command";   // "compose file", "Kubernetes manifest", "chart's values"
-  std::vector<ServeCommand> commands;  // of several servers: prefill and decode
-  std::vector<std::string> images;     // of all containers
+  std::vector<ServeCommand> commands;  // of several servers: prefill and decode; the first 64
+  std::vector<std::string> images;     // of containers, as many
 };
 
 /// Throws Error for a manifest that cannot be read.
 Launches read_launches(std::string_view text);
+
+/// What a report shows between lines of ```: manifests and scripts of several lines. `line` is the first of its block.
+struct ShownLaunch {
+  ServeCommand command;
+  size_t line = 0;
+};
+std::vector<ShownLaunch> launches_in_blocks(std::string_view report);
 
 /// Whether a text is a manifest: by its keys, or because a container in it starts a server.
 bool is_manifest(std::string_view text);

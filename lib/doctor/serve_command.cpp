@@ -85,7 +85,23 @@ ServeCommand read_program(std::string_view text, const Found& found) {
   return command;
 }
 
-std::optional<ServeCommand> find(std::string_view text, int n_scripts) {
+std::optional<ServeCommand> find_program(std::string_view text, const Found& program, int n_scripts) {
+  if (program.program == nullptr) return std::nullopt;
+  const size_t line = text.rfind('\n', program.at);
+  const std::vector<std::string> words = read_words(text.substr(line == text.npos ? 0 : line + 1));
+  const std::string script = script_of(words);
+  const Found inner = first_launch(script);
+  if (n_scripts == kMostScripts || inner.program == nullptr) return read_program(text, program);
+  std::optional<ServeCommand> command = find_program(script, inner, n_scripts + 1);
+  if (command) read_environment(text, program.at, *command);
+  return command;
+}
+
+}  // namespace
+
+std::optional<ServeCommand> find_program(std::string_view text) { return find_program(text, first_launch(text), 0); }
+
+std::optional<ServeCommand> find_serve_command(std::string_view text) {
   const Found program = first_launch(text);
   // Containers and calls of other things may stand in front.
   std::string_view rest = text;
@@ -99,17 +115,8 @@ std::optional<ServeCommand> find(std::string_view text, int n_scripts) {
     if (command) return command;
     rest.remove_prefix(first + 1);
   }
-  if (program.program == nullptr) return std::nullopt;
-  const size_t line = text.rfind('\n', program.at);
-  const std::vector<std::string> words = read_words(text.substr(line == text.npos ? 0 : line + 1));
-  const std::string script = script_of(words);
-  if (n_scripts == kMostScripts || first_launch(script).program == nullptr) return read_program(text, program);
-  std::optional<ServeCommand> command = find(script, n_scripts + 1);
-  if (command) read_environment(text, program.at, *command);
-  return command;
+  return find_program(text, program, 0);
 }
-
-}  // namespace
 
 // "--a=b", "--a b", "--a"; a word that no option takes is the model where none is known yet.
 void read_flags(ServeCommand& command) {
@@ -133,8 +140,6 @@ std::string flag_name(std::string_view word) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
-
-std::optional<ServeCommand> find_serve_command(std::string_view text) { return find(text, 0); }
 
 std::optional<ServeCommand> bare_arguments(std::string_view text) {
   ServeCommand command;

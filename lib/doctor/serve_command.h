@@ -29,6 +29,9 @@ struct ServeCommand {
 /// expanded. The command ends with its line, or at ; | & # and the like.
 std::optional<ServeCommand> find_serve_command(std::string_view text);
 
+/// The same of programs and scripts alone.
+std::optional<ServeCommand> find_program(std::string_view text);
+
 /// "--model X --kv-cache-dtype fp8": options alone, of a server that is not known. Nothing where the text begins
 /// otherwise.
 std::optional<ServeCommand> bare_arguments(std::string_view text);

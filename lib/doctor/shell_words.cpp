@@ -28,6 +28,9 @@ Word read_word(std::string_view text, size_t& at) {
         word.text += text[++at];
       else
         word.text += c;
+    } else if ((c == '\'' || c == '"') && !word.text.empty() && text.find(c, at + 1) == text.npos) {
+      at = text.size();  // the end of a script that is in quotes itself
+      break;
     } else if (c == '\'' || c == '"') {
       quote = c;
       word.quoted = true;

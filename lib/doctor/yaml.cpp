@@ -59,7 +59,7 @@ size_t colon_of_key(std::string_view text) {
   if (text.empty() || std::string_view("[{|>*!%@`?").find(text[0]) != text.npos) return text.npos;
   if (text[0] == '"' || text[0] == '\'') at = end_of_quoted(text, 0);
   for (; at < text.size(); ++at)
-    if (text[at] == ':' && (at + 1 == text.size() || is_space(text[at + 1]))) return at;
+    if (text[at] == ':' && (at + 1 == text.size() || is_space(text[at + 1]))) return at == 0 ? text.npos : at;
   return text.npos;
 }
 

@@ -24,6 +24,7 @@ std::string text_at(const Json& object, const char* key) {
 void read_keys(const Json& given, KvDeclaration& d) {
   const Json* nested = object_at(given, "quantization");
   const Json& q = nested ? *nested : given;
+  if (d.method.empty()) d.method = text_at(given, "quant_method");
   if (d.method.empty()) d.method = text_at(q, "quant_method");
   if (const Json* scheme = find_member(q, "kv_cache_scheme"); scheme && (scheme->is_object() || scheme->is_string()))
     d.scheme = *scheme;

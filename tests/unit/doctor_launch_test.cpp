@@ -90,6 +90,7 @@ TEST(Launch, other_commands) {
        "vLLM X: enforce-eager kv-cache-dtype=fp8"},
       {"VLLM_USE_V1=1 lm-eval run --model sglang --model_args pretrained=X", "SGLang X: | VLLM_USE_V1=1"},
       {"export VLLM_ATTENTION_BACKEND=TRITON_ATTN\nvllm serve X", "vLLM X: | VLLM_ATTENTION_BACKEND=TRITON_ATTN"},
+      {"bash -c \"\n  vllm serve X --kv-cache-dtype fp8\"\nwait", "vLLM X: kv-cache-dtype=fp8"},
       {"A=1 bash -c \"exec vllm serve X --kv-cache-dtype fp8\" && echo \"done\"", "vLLM X: kv-cache-dtype=fp8 | A=1"},
       {"llm = LLM(model=\"X\", kv_cache_dtype='fp8',\n          enforce_eager=True, seed=None, dtype=dtype)",
        "vLLM X: enforce-eager kv-cache-dtype=fp8"},
@@ -251,6 +252,8 @@ TEST(Launch, kinds_of_files) {
       {"services: none\n", InputKind::Log},
       {"services:\n  a:\n    image: vllm/vllm-openai\nINFO 11-28 INFO and a log\n", InputKind::Log},
       {"apiVersion: v1\nkind: Pod\n  spec: [\n", InputKind::Command},
+      {"My server prints garbage.\nservices:\n  a:\n    image: vllm/vllm-openai\n", InputKind::Log},
+      {"```\nservices:\n  a:\n    image: vllm/vllm-openai\n```\n", InputKind::Log},
       {"a: b\nimage: c\n", InputKind::Log}};
   for (const auto& [text, kind] : files) EXPECT_EQ(name_of(kind_of_input(text, true)), name_of(kind)) << text;
 }
@@ -266,6 +269,18 @@ TEST(Launch, is_found_in_logs_with_the_version_of_its_image) {
       diagnose_log("    Image:         lmsysorg/sglang:v0.5.9-cu126\nworks with vllm/vllm-openai:v0.1.2\n");
   ASSERT_TRUE(described.facts.version.has_value());
   EXPECT_EQ(str(*described.facts.version), "0.5.9");
+}
+
+TEST(Launch, is_found_in_blocks_of_a_report) {
+  const Diagnosis d = diagnose_log(
+      "Garbage since yesterday.\n```yaml\nservices:\n  a:\n    image: vllm/vllm-openai:v0.27.1\n    command:\n"
+      "      - --model=X\n      - --max-model-len\n      - \"4096\"\n```\nand\n```\nservices: [\n```\n");
+  ASSERT_TRUE(d.facts.command.has_value());
+  EXPECT_EQ(d.facts.flag_value("max-model-len"), "4096");
+  EXPECT_EQ(d.facts.command_from.line, 3u);
+  EXPECT_EQ(str(*d.facts.version), "0.27.1");
+  const Diagnosis python = diagnose_log("```python\nllm = LLM(\n    model='X',\n    kv_cache_dtype='fp8',\n)\n```\n");
+  EXPECT_EQ(python.facts.flag_value("kv-cache-dtype"), "fp8");
 }
 
 std::string refused(const std::string& name, const std::string& text, const char* server = nullptr) {

@@ -147,6 +147,55 @@ TEST(KvDeclaration, RefusesWhatVllmRefuses) {
             std::string::npos);
 }
 
+TEST(KvDeclaration, AutoIsWhatServersMakeOfIt) {
+  struct Case {
+    const char* quantization;
+    std::string vllm, sglang;
+  };
+  const Case cases[] = {
+      {R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": "fp8"})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}})", "fp8",
+       "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float"}})", "", ""},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {}, "kv_cache_quant_algo": "FP8"})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": "NVFP4"})", "nvfp4", ""},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float"}})", "nvfp4", ""},
+      {R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8_K_NVFP4_V"})", "", ""},
+      {R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4_AFFINE"})", "", ""},
+      {R"({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"})", "", "fp8"},
+      {R"({"quant_method": "fp8"})", "", ""}};
+  for (const Case& c : cases) {
+    const KvDeclaration d = read_kv_declaration({{"quantization_config", parse_json(c.quantization)}}, "nowhere");
+    EXPECT_EQ(auto_cache_type(d, ServerKind::Vllm), c.vllm) << c.quantization;
+    EXPECT_EQ(auto_cache_type(d, ServerKind::Sglang), c.sglang) << c.quantization;
+  }
+}
+
+TEST(KvDeclaration, NamesCachesThatNoServerMakes) {
+  const auto said = [](const char* quantization) {
+    return unserved_cache(read_kv_declaration({{"quantization_config", parse_json(quantization)}}, "nowhere"));
+  };
+  EXPECT_EQ(said(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})"), "");
+  EXPECT_EQ(
+      said(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8_K_NVFP4_V"})"),
+      "config.json declares the cache 'FP8_K_NVFP4_V', which vLLM 0.33.0 and SGLang 0.5.23 do not know: under auto "
+      "theirs stays in 16 bits");
+  EXPECT_EQ(
+      said(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4", "kv_cache_deployment_supported": false})"),
+      "config.json declares the cache 'NVFP4' and says itself that servers do not support it");
+}
+
+// llm-compressor's NVFP4 caches, with k_global_scale (vllm PR 46329 would take them).
+TEST(KvDeclaration, CachesOf4BitsOfCompressedTensorsStopVllm) {
+  Json config = {{"quantization_config", compressed_tensors_block()}};
+  config["quantization_config"]["kv_cache_scheme"].update({{"num_bits", 4}, {"strategy", "tensor_group"}});
+  const KvDeclaration d = read_kv_declaration(config, "nowhere");
+  EXPECT_NE(declaration_error(d, ServerKind::Vllm).find("however received num_bits=4"), std::string::npos);
+  EXPECT_EQ(auto_cache_type(d, ServerKind::Sglang), "");
+}
+
 TEST(KvDeclaration, TakesWhatSglangTakes) {
   const auto carrier = [](const std::function<void(Json&)>& change) {
     Json config = {{"quantization_config", compressed_tensors_block()}};
