@@ -12,7 +12,7 @@ namespace kvcal {
 namespace {
 
 constexpr int kMostScripts = 4;  // sh -c 'sh -c ...'
-constexpr int kMostOthers = 16;
+constexpr int kMostOthers = 8;
 
 bool is_value(const std::string& word) {
   const bool negative = word.size() > 1 && word[0] == '-' && word[1] >= '0' && word[1] <= '9';

@@ -114,6 +114,9 @@ cheap "scale file, export" "$kvcal" export b.json --model whole --to vllm -o exp
 copies 9000000 '(' >log.txt && cheap "doctor, a line" "$kvcal" doctor log.txt
 yes 'WARNING (Worker_TP999) Using scaling factor 1.0' | head -c 9500000 >log.txt
 cheap "doctor, lines" "$kvcal" doctor log.txt
+copies 700000 'docker run x ' >log.txt && cheap "doctor, containers" "$kvcal" doctor log.txt
+{ echo 'services: &a {image: vllm, x: [y, y, y, y, y, y, y, y]}' && echo 'b:' && yes ' - *a' | head -n 150000; } >compose.yml
+cheap "doctor, aliases" "$kvcal" doctor compose.yml
 mkdir adapter && copies 2000000 '"q",' | sed 's/^/{"peft_type": "LORA", "r": 2147483646, "target_modules": [/; s/$/"q"]}/' >adapter/adapter_config.json
 cheap "adapter, doctor" "$kvcal" doctor adapter
 cheap "adapter, fold" "$kvcal" fold whole --stats s.kvstats --adapter adapter -o folded
