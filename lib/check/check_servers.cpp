@@ -62,13 +62,14 @@ void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& 
 
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   const std::string name = str(served.server);
+  for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
+  if (!is_verified(served.server)) return;
   for (const ServedScales::Stop& stop : served.stops)
     report.add({"V01", stop.tensor, name, "to start", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
   for (const ServedScales::Stop& stop : served.draft_stops)
     report.add({"V11", stop.tensor, name, "to start where it drafts tokens", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
-  for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
   if (!any_cache_scale(f)) return;
   const bool takes = served.support.loads || is_misapplied(served);
   if (!takes && served.support.served && any_but_one(f))

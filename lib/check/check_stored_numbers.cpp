@@ -12,6 +12,7 @@ namespace {
 using Site = KvScaleName::Site;
 using Owner = StoredScale::Owner;
 
+constexpr float kMostNeeded = 1.42e36F;  // the largest bf16 by the largest E4M3FNUZ
 constexpr float kEpsilonOfFloat = 1.1920929e-07F;
 
 /// measured: whether the magnitudes are known, which then tell whether a scale is too small or too large.
@@ -20,6 +21,7 @@ const char* rule_of(float scale, bool measured) {
   if (!(scale > 0)) return "S02";
   if (scale < FLT_MIN) return "N01";
   if (std::fabs(scale / kEpsilonOfFloat - 1) < 1e-3F) return "S03";
+  if (scale > kMostNeeded) return "S26";
   if (measured) return nullptr;
   if (scale < 1e-5F) return "S04";
   return scale > 64 ? "S05" : nullptr;
@@ -94,7 +96,7 @@ void check_ones(const FolderUnderTest& f, Report& report) {
 }  // namespace
 
 void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report) {
-  report.evaluated({"N01", "S01", "S02", "S03", "S17", "S19", "S21"});
+  report.evaluated({"N01", "S01", "S02", "S03", "S17", "S19", "S21", "S26"});
   if (!measured) report.evaluated({"S04", "S05", "S08", "S24"});
   for (const StoredScale& s : f.stored.tensors) {
     if (s.zero_point) continue;

@@ -163,6 +163,7 @@ inline constexpr std::array kRules = {
          "at least four layers with a cache"},
     Rule{"S25", Note, "no query scales: servers with FP8 attention use 1.0",
          "only matters if |q| exceeds 448 or is tiny", kFolder},
+    Rule{"S26", Error, "a scale that no 16-bit value needs", kCompare, kFolder},
     Rule{"T01", Error, "not a readable statistics file", "copy the file again, or calibrate again",
          "a statistics file"},
     Rule{"T02", Error, "no scales can be solved from the statistics", "merge all shards, or calibrate again",

@@ -77,11 +77,21 @@ std::optional<StoredScales> scales_of_known(const Checkpoint& checkpoint, const 
   }
 }
 
-// Why vLLM would stop where it drafts tokens with the MTP layer; SGLang loads such layers as it loads the others.
-std::string draft_stop(const Checkpoint& checkpoint, const StoredScales& stored, const ModelSpec& spec) {
-  if (spec.n_mtp_layers == 0) return "";
-  const ServedScales served = served_scales(stored, spec, checkpoint.config(), verified_server(ServerKind::Vllm));
-  return served.draft_stops.empty() ? "" : served.draft_stops.front().tensor;
+// Why the newest servers would stop; and vLLM where it drafts tokens with the MTP layer, which SGLang loads as it loads
+// the others.
+void take_stops(const Checkpoint& checkpoint, const StoredScales& stored, const ModelSpec& spec,
+                CheckpointFacts& facts) {
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
+    const ServedScales served = served_scales(stored, spec, checkpoint.config(), verified_server(kind));
+    if (!served.stops.empty()) facts.stops.emplace(kind, served.stops.front().reason);
+    if (kind == ServerKind::Vllm && !served.draft_stops.empty()) facts.draft_stop = served.draft_stops.front().tensor;
+  }
+}
+
+size_t n_fused(const StoredScales& stored) {
+  return static_cast<size_t>(std::ranges::count_if(stored.tensors, [](const StoredScale& s) {
+    return s.spelling.find("qkv_proj") != std::string::npos && s.site != Site::Query;
+  }));
 }
 
 // With the caches of a model that the program knows, or else those that the tensors' names tell of.
@@ -90,7 +100,8 @@ void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>&
   facts.has_tensors = true;
   facts.report = {};
   if (auto stored = scales_of_known(checkpoint, known)) {
-    facts.draft_stop = draft_stop(checkpoint, *stored, known->spec);
+    take_stops(checkpoint, *stored, known->spec, facts);
+    facts.n_fused = n_fused(*stored);
     return check_folder({checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp}, facts);
   }
   const ModelSpec presumed = presumed_spec(checkpoint, latent);

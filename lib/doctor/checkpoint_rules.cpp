@@ -18,17 +18,10 @@ constexpr std::string_view kIsOneEnough =
 constexpr std::string_view kCompareAnswers =
     "kvcal evaluate {model} --generate compares the model's answers with those of a 16-bit cache";
 constexpr std::string_view kInvalid = "calibrate again; kvcal validate EXPORT names every layer";
-constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
 
 Found in_checkpoint(const Facts& f, std::string detail) {
   return {true, std::move(detail), {{f.checkpoint->path, 0, "", 1, 0}}};
 }
-
-Found in_scales(const Facts& f, std::string detail) {
-  return {true, std::move(detail), {{f.scales->path, 0, "", 1, 0}}};
-}
-
-std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
 // What a check that validate makes, too, has found in the folder.
 std::vector<const Finding*> found_by(const Facts& f, std::string_view rule) {
@@ -50,8 +43,6 @@ Found counted_with_first(const Facts& f, std::string_view rule, const std::strin
   const auto found = found_by(f, rule);
   return found.empty() ? Found{} : in_checkpoint(f, count(found.size(), unit) + ", first " + found.front()->path);
 }
-
-bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
 
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
 Found no_scales_anywhere(const Facts& f) {
@@ -154,64 +145,10 @@ Found bias_by_name(const Facts& f) {
   return {true, f.model_path, {}};
 }
 
-Found other_weights(const Facts& f) {
-  const ScaleFacts& s = *f.scales;
-  const auto listed = [&](const std::string& print) {
-    return std::find(s.also_valid_for.begin(), s.also_valid_for.end(), print) != s.also_valid_for.end();
-  };
-  if (!s.is_artifact || listed(f.checkpoint_fingerprint)) return {};
-  const bool weights =
-      !f.checkpoint_fingerprint.empty() && !s.fingerprint.empty() && f.checkpoint_fingerprint != s.fingerprint;
-  const bool config =
-      !f.checkpoint_config_sha256.empty() && !s.config_sha256.empty() && f.checkpoint_config_sha256 != s.config_sha256;
-  if (!weights && !config) return {};
-  const bool folded = f.checkpoint->fold && f.checkpoint->fold->original_fingerprint == s.fingerprint;
-  Found found = in_scales(f, folded              ? "the weights were folded since: calibrate the folded folder"
-                             : weights && config ? "weights and config.json differ"
-                             : weights           ? "weights differ"
-                                                 : "config.json differs");
-  found.evidence.push_back({f.checkpoint->path, 0, "", 1, 0});
-  return found;
-}
-
-// Of a wrapper, such as a vision model, scale files have the outer type, facts the text model's: the class tells.
-Found other_model_type(const Facts& f) {
-  if (!f.scales->architecture.empty() && f.scales->architecture == f.model.architecture) return {};
-  const bool differs =
-      !f.scales->model_type.empty() && !f.model.model_type.empty() && f.scales->model_type != f.model.model_type;
-  return differs ? in_scales(f, "'" + f.scales->model_type + "', the checkpoint '" + f.model.model_type + "'")
-                 : Found{};
-}
-
-Found invalid_scale_file(const Facts& f) {
-  return f.scales->n_invalid == 0 ? Found{} : in_scales(f, count(f.scales->n_invalid, "scale"));
-}
-
-Found short_calibration(const Facts& f) {
-  const std::string given = f.flag_value(f.is(Engine::Sglang) ? "context-length" : "max-model-len");
-  const int64_t length = given.empty() ? 0 : std::atoll(given.c_str());
-  if (f.scales->longest <= 0 || !is_short_for(f.scales->longest, length)) return {};
-  return in_scales(
-      f, "longest prompt " + std::to_string(f.scales->longest) + " tokens, served up to " + std::to_string(length));
-}
-
-Found file_goes_nowhere(const Facts& f) {
-  const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
-  const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
-  if (given || inside || !f.checkpoint) return {};
-  return in_scales(f, "");
-}
-
 Found heads_not_dealt(const Facts& f) {
   const int64_t heads = f.model.n_kv_heads, ranks = n_ranks(f);
   if (f.checkpoint->n_per_head == 0 || heads == 0 || can_deal(heads, ranks)) return {};
   return in_checkpoint(f, std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks");
-}
-
-Found narrow_rows(const Facts& f) {
-  const int64_t measured = f.scales->latent_width, width = f.model.latent_width;
-  if (measured == 0 || width == 0 || measured == width) return {};
-  return in_scales(f, std::to_string(measured) + " of " + std::to_string(width) + " columns");
 }
 
 Found readers_differ(const Facts& f) { return counted_with_first(f, "C08", "scale"); }
@@ -241,7 +178,24 @@ Found folded(const Facts& f) {
              : count(fold->n_left, "site") + (fold->n_left == 1 ? " still needs" : " still need") + " a scale file");
 }
 
-Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
+// Of the version that was looked at.
+Found stops_here(const Facts& f) {
+  const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
+  const auto stop = f.checkpoint->stops.find(kind);
+  const Server of = verified_server(kind);
+  const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
+  if (!served || stop == f.checkpoint->stops.end() || uses_plugin(f)) return {};
+  if (f.version && *f.version != EngineVersion{of.major, of.minor, of.patch}) return {};
+  return in_checkpoint(f, str(of) + ": " + stop->second);
+}
+
+Found fused_names_dropped(const Facts& f) {
+  constexpr EngineVersion kMended = {0, 18, 0};
+  const bool here = f.model.architecture == "Qwen3MoeForCausalLM" && f.checkpoint->n_fused > 0 &&
+                    f.before(kMended) == Trait::Yes && cache_is_quantized(f) != Trait::No && !uses_plugin(f);
+  return here ? in_checkpoint(f, count(f.checkpoint->n_fused, "scale") + " named .qkv_proj.k_scale or v_scale")
+              : Found{};
+}
 
 Found qwen3_5_dropped(const Facts& f) {
   constexpr EngineVersion kSeenToLoad = {0, 33, 0};
@@ -275,6 +229,15 @@ constexpr CombinationRule kRules[] = {
       "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 7},
      kTensors | kVllm,
      qwen3_5_dropped},
+    {{"C25", Error, Established,
+      "before 0.18 vLLM's Qwen3-MoE class drops KV scales of the fused projection, without a word: the server uses 1.0",
+      "damage: 1.0 is right wherever magnitudes stay below 448",
+      "vLLM 0.18 or later, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
+      "vllm 0.10.2 to 0.17.1 models/qwen3_moe.py; vllm issue 25047", Cause::ScalesNotLoaded, 8},
+     kTensors | kVllm,
+     fused_names_dropped},
+    {entry_of("V01", Established, "", kExport, "the server's own loading code, run or read", Cause::ScalesRefused, 8),
+     kTensors | kKnownServer, stops_here},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads", "",
       "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
@@ -283,8 +246,6 @@ constexpr CombinationRule kRules[] = {
      latent_scales_of_sglang},
     {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
      unequal_latent_scales},
-    {entry_of("C06", Established, "", kCalibrate, "vllm change 42956", Cause::ScalesStale, 8), kScales | kCheckpoint,
-     narrow_rows},
     {entry_of("C08", Established, "", kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262",
               Cause::ScalesInvalid, 8),
      kTensors, readers_differ},
@@ -301,11 +262,6 @@ constexpr CombinationRule kRules[] = {
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
      quantized_by_transformers},
-    {{"E11", Note, Computed,
-      "at these scales the cache has only the rounding error of its format: other scales cannot help",
-      "that the model tolerates this error", "if it does not, keep layers in bf16", "2.65 % of one E4M3 rounding"},
-     kScales,
-     only_format_noise},
     {entry_of("C11", Established, "", "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"),
      kCheckpoint, per_head_strategy},
     {entry_of("C12", Inferred, "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3),
@@ -348,22 +304,6 @@ constexpr CombinationRule kRules[] = {
     {entry_of("S18", Established, "", "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
               "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),
      kTensors | kFlags, heads_not_dealt},
-    {{"S22", Error, Established, "the scales were calibrated on another checkpoint",
-      "that they are too small: only calibration tells", kCalibrate, "weights fingerprint of the scale file",
-      Cause::ScalesStale, 9},
-     kScales | kCheckpoint,
-     other_weights},
-    {{"S22b", Error, Established, "the scale file is for another model type: SGLang refuses it", "", kCalibrate,
-      "sglang 0.5.23 weight_utils.py", Cause::ScalesStale, 8},
-     kScales | kCheckpoint,
-     other_model_type},
-    {{"S02b", Error, Established, "the scale file has a scale that is zero, negative or not finite", "",
-      "calibrate again; kvcal validate names the layers", "", Cause::ScalesInvalid, 9},
-     kScales,
-     invalid_scale_file},
-    {entry_of("S23", Inferred, "that magnitudes grow with position",
-              "calibrate with longer prompts, or --max-model-len", "vllm issue 52793", Cause::ScalesStale, 2),
-     kScales | kFlags, short_calibration},
     {entry_of("X01", Established, "that its weights are wrong", "kvcal fold ORIGINAL --stats run.kvstats -o {model}",
               ""),
      kTensors, unreadable_fold},
@@ -373,10 +313,6 @@ constexpr CombinationRule kRules[] = {
     {entry_of("X03", Established, "that anything is wrong: at scale 1.0 its cache lies inside the format's range", "",
               ""),
      kTensors, folded},
-    {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
-      kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
-     kScales | kFlags | kTensors | kQuantized,
-     file_goes_nowhere},
 };
 
 }  // namespace

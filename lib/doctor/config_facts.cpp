@@ -80,6 +80,7 @@ void take_config(const Json& config, ModelTraits& model) {
   const Json* window = find_member(text, "sliding_window");
   const Json* use = find_member(text, "use_sliding_window");
   model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
+  model.n_layers = integer_or_zero(text, "num_hidden_layers");
   model.n_heads = integer_or_zero(text, "num_attention_heads");
   model.n_kv_heads = integer_or_zero(text, "num_key_value_heads");
   model.head_dim = integer_or_zero(text, "head_dim");

@@ -76,10 +76,23 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// An answer that looks sound to a program may not be; a text that is no log says little.
+std::string nothing_matches(const Diagnosis& d) {
+  const std::string none = "No known problem matches.";
+  if (d.facts.has_output)
+    return none + " Where the answer is wrong all the same: compare with " + control_of(d.facts) +
+           " and nothing else changed.";
+  const bool bare = d.notes.empty() && d.facts.is(Engine::Unknown) && !d.facts.checkpoint && !d.facts.scales;
+  return bare ? none +
+                    " What would tell more: the server's log from its first line on, the command that starts it "
+                    "(--command), its model folder or config.json (--model), an answer (--output)."
+              : none;
+}
+
 Lines explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
     return Lines(d.findings.empty()
-                     ? "No known problem matches."
+                     ? nothing_matches(d)
                      : "No known problem explains this: compare with " + control_of(d.facts) +
                            " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
                            model_name(d.facts) + " --generate");

@@ -65,6 +65,9 @@ constexpr Entry entry_of(std::string_view rule, Confidence confidence, std::stri
 inline constexpr std::string_view kCalibrate =
     "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
 
+/// The fix where scales lie in files of another form than the server reads.
+inline constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
+
 /// Where something was seen. `text` is one line, shortened, as found: untrusted.
 struct Evidence {
   std::string file;  // "": no file, but what several of them say together

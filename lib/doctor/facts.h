@@ -36,12 +36,12 @@ struct ModelTraits {
   Trait multimodal = Trait::Unknown;  // image or audio input
   Trait key_bias = Trait::Unknown;    // K projection with a bias and no norm: outlier channels
   Trait sliding = Trait::Unknown;
-  Trait head_widths_differ = Trait::Unknown;          // by layer
-  Trait sparse = Trait::Unknown;                      // attention over an index of tokens (DeepSeek-V3.2)
-  int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
-  double logit_cap = 0;                               // final_logit_softcapping; 0: none
-  int64_t latent_width = 0;                           // of an MLA row: latent and rotated part
-  int64_t prefill_width_k = 0, prefill_width_v = 0;   // of an MLA head before it is absorbed
+  Trait head_widths_differ = Trait::Unknown;                        // by layer
+  Trait sparse = Trait::Unknown;                                    // attention over an index of tokens (DeepSeek-V3.2)
+  int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
+  double logit_cap = 0;                                             // final_logit_softcapping; 0: none
+  int64_t latent_width = 0;                                         // of an MLA row: latent and rotated part
+  int64_t prefill_width_k = 0, prefill_width_v = 0;                 // of an MLA head before it is absorbed
 };
 
 /// quantization_config, and what the checkpoint's tensors say. Only from a checkpoint or config.json.
@@ -60,6 +60,8 @@ struct CheckpointFacts {
   std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
   double largest_key_bias = 0;     // of all that no norm takes away
   std::string largest_key_bias_name;
+  std::map<ServerKind, std::string> stops;  // why the newest versions do not start with these tensors
+  size_t n_fused = 0;                       // scales named ".qkv_proj.k_scale"
   std::string draft_stop;  // scale tensor at which vLLM stops where it drafts tokens with the MTP layer
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };
@@ -69,6 +71,8 @@ struct ScaleFacts {
   std::string path;
   bool is_artifact = false;
   size_t n_layers = 0, n_sites = 0, n_unit = 0, n_invalid = 0;
+  std::string json_type;                // of a server's scale JSON: "float8_e4m3fn"
+  std::map<std::string, size_t> ranks;  // of it: layers by tensor-parallel rank
   std::string model_type, architecture, fingerprint, config_sha256;
   int64_t latent_width = 0;        // of MLA rows; 0: none
   bool only_format_noise = false;  // at these scales nothing beyond rounding is felt, anywhere

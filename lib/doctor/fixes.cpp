@@ -45,8 +45,10 @@ std::set<std::string_view> stops(const Facts& facts) {
 struct Advice {
   std::string name, value;
 };
+// What stands in parentheses is said of other inputs.
 std::vector<Advice> advice_in(std::string_view part) {
   std::vector<Advice> all;
+  part = part.substr(0, part.find('('));
   for (const std::string_view name : {"kv-cache-dtype", "attention-backend"}) {
     const std::string option = "--" + std::string(name) + " ";
     const size_t at = part.find(option);

@@ -145,7 +145,7 @@ constexpr LogLine kLines[] = {
               "are probably NaN",
           .not_proved = "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other "
                         "faults look the same",
-          .fix = "run the same prompt with {control}, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
+          .fix = "run the same prompt with {control}; VLLM_COMPUTE_NANS_IN_LOGITS=1 tells whether logits are NaN",
           .source = "vllm issues 49011, 50283; transformers 33312",
           .cause = Cause::NanLogits,
           .weight = 3}},

@@ -52,7 +52,8 @@ constexpr std::array kNeeds = {
 }  // namespace
 
 RuleTables rule_tables() {
-  return {flag_rules(), draft_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()};
+  return {flag_rules(),       draft_rules(),      server_rules(), gpu_rules(),
+          checkpoint_rules(), scale_file_rules(), log_rules(),    output_rules()};
 }
 
 Applies applies(unsigned needs, const Facts& facts) {
@@ -88,6 +89,10 @@ int64_t n_ranks(const Facts& f) {
       return std::max<int64_t>(1, std::atoll(value.c_str()));
   return 1;
 }
+
+bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
+
+std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
 Found found_with_backend(const Facts& f) {
   Found found = found_in_flags(f, {"attention-backend", "kv-cache-dtype"}, backend_of(f));

@@ -54,9 +54,10 @@ std::span<const CombinationRule> checkpoint_rules();
 std::span<const CombinationRule> log_rules();
 std::span<const CombinationRule> output_rules();
 std::span<const CombinationRule> draft_rules();
+std::span<const CombinationRule> scale_file_rules();
 
 /// All of them.
-using RuleTables = std::array<std::span<const CombinationRule>, 7>;
+using RuleTables = std::array<std::span<const CombinationRule>, 8>;
 RuleTables rule_tables();
 
 /// Whether a rule has something to say, from what it needs.
@@ -72,6 +73,10 @@ Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view>
 /// The tensor-parallel size of the command; 1 where it says none.
 int64_t n_ranks(const Facts& facts);
 
+/// Whether the plug-in that comes with kvcal sets the scales.
+bool uses_plugin(const Facts& facts);
+/// "2 scales"
+std::string count(size_t n, const std::string& what);
 /// For rules: holds, with backend and cache type as evidence.
 Found found_with_backend(const Facts& facts);
 

@@ -76,6 +76,8 @@ bool take_server_json(const Json& json, ScaleFacts& facts) {
   const Json* cache = find_member(json, "kv_cache");
   const Json* ranks = cache != nullptr && cache->is_object() ? find_member(*cache, "scaling_factor") : nullptr;
   if (ranks == nullptr || !ranks->is_object() || ranks->empty() || !ranks->begin()->is_object()) return false;
+  facts.json_type = text_at(*cache, "dtype");
+  for (const auto& [rank, of_rank] : ranks->items()) facts.ranks[rank] = of_rank.is_object() ? of_rank.size() : 0;
   const Json& layers = *ranks->begin();
   facts.n_layers = layers.size();
   for (const Json& scale : layers) count_scale(&scale, facts);

@@ -174,11 +174,13 @@ std::string str(const Server& server) {
 
 Server verified_server(ServerKind kind) { return kind == ServerKind::Vllm ? kVerifiedVllm : kVerifiedSglang; }
 
+bool is_verified(const Server& server) { return compare(server, verified_server(server.kind)) == 0; }
+
 std::vector<std::string> version_notes(const Server& server) {
   const Server verified = verified_server(server.kind);
-  if (compare(server, verified) == 0) return {};
-  std::vector<std::string> notes = {"what " + str(server) + " does was not verified; the nearest verified version is " +
-                                    str(verified) + ", and what follows applies to that one"};
+  if (is_verified(server)) return {};
+  std::vector<std::string> notes = {"what " + str(server) + " does with these scales was not looked at; of " +
+                                    str(verified) + " it is known"};
   if (server.kind == ServerKind::Vllm)
     for (std::string& note : vllm_notes(server)) notes.push_back(std::move(note));
   else if (compare(server, verified) < 0)

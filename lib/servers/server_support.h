@@ -26,6 +26,9 @@ std::string str(const Server& server);
 /// The version whose own loading code was executed or read for the table.
 Server verified_server(ServerKind kind);
 
+/// Whether the table speaks of this version. Of others it is not known what they do.
+bool is_verified(const Server& server);
+
 /// What is known of other versions than the verified one: a sentence each; empty for the verified one.
 std::vector<std::string> version_notes(const Server& server);
 

@@ -43,9 +43,15 @@ const ServedScales* any_started(const std::vector<ServedScales>& served) {
 
 }  // namespace
 
-Lines served_text(const std::vector<ServedScales>& served) {
-  if (served.empty()) return {};
+Lines served_text(const std::vector<ServedScales>& all) {
+  if (all.empty()) return {};
   Lines text;
+  std::vector<ServedScales> served;
+  for (const ServedScales& s : all)
+    if (is_verified(s.server))
+      served.push_back(s);
+    else
+      text.add(str(s.server) + ": what it uses is not known");
   for (const ServedScales& s : served)
     if (!s.stops.empty()) text.add(str(s.server) + " does not start: " + s.stops.front().reason);
   const ServedScales* first = any_started(served);
@@ -65,7 +71,8 @@ Json served_json(const std::vector<ServedScales>& served) {
   Json list = Json::array();
   for (const ServedScales& s : served) {
     Json layers = Json::array(), stops = Json::array();
-    for (const ServedLayer& l : s.layers)
+    const bool known = is_verified(s.server);
+    for (const ServedLayer& l : known ? s.layers : std::vector<ServedLayer>{})
       layers.push_back({{"index", l.layer},
                         {"name", l.module},
                         {"key", l.key},
@@ -73,12 +80,13 @@ Json served_json(const std::vector<ServedScales>& served) {
                         {"key_loaded", l.key_loaded},
                         {"value_loaded", l.value_loaded},
                         {"note", l.note}});
-    for (const ServedScales::Stop& stop : s.stops)
+    for (const ServedScales::Stop& stop : known ? s.stops : std::vector<ServedScales::Stop>{})
       stops.push_back({{"tensor", stop.tensor}, {"file", stop.file}, {"reason", stop.reason}});
     list.push_back({{"server", str(s.server)},
-                    {"starts", s.stops.empty()},
+                    {"known", known},
+                    {"starts", known ? Json(s.stops.empty()) : Json()},
                     {"stops", stops},
-                    {"auto_is_fp8", s.auto_is_fp8},
+                    {"auto_is_fp8", known ? Json(s.auto_is_fp8) : Json()},
                     {"source", s.support.source},
                     {"backend_applies", s.support.backend},
                     {"layers", layers}});

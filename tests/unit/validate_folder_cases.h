@@ -48,6 +48,7 @@ inline std::vector<FolderCase> number_cases() {
   add("epsilon", {"S03"}, set_scale(key, 1.1920929e-07F));
   add("tiny", {"S04"}, set_scale(key, 5e-6F));
   add("huge", {"S05"}, set_scale(key, 100));
+  add("beyond all", {"S26"}, set_scale(key, 3e38F));
   add("as small as may be", {"S24"}, set_scale(key, 1.1e-5F));
   add("as large as may be", {"S24"}, set_scale(key, 64));
   add("outlier", {"S24"}, set_scale(key, 1));
