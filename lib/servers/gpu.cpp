@@ -24,11 +24,17 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"MI300X", "MI ?300X", 0, "gfx942", 196'592},  // rocm-smi: 206,141,652,992 bytes
     KnownGpu{"MI300A", "MI ?300A?", 0, "gfx942"},
     KnownGpu{"MI308X", "MI ?308X?", 0, "gfx942"},
-    KnownGpu{"MI325X", "MI ?325X?", 0, "gfx942"},
-    KnownGpu{"MI350X", "MI ?350X?", 0, "gfx950"},
-    KnownGpu{"MI355X", "MI ?355X?", 0, "gfx950"},
+    KnownGpu{"MI325X", "MI ?325X?", 0, "gfx942", 262'128},
+    KnownGpu{"MI350X", "MI ?350X?", 0, "gfx950", 294'896},
+    KnownGpu{"MI355X", "MI ?355X?", 0, "gfx950", 294'896},
     KnownGpu{"MI210", "MI ?210", 0, "gfx90a"},
     KnownGpu{"MI250X", "MI ?250X?", 0, "gfx90a"},
+    KnownGpu{"RX 7900 XTX", "RX ?7900 ?XTX", 0, "gfx1100", 24'560},
+    KnownGpu{"RX 7900 XT", "RX ?7900( ?(XT|GRE))?", 0, "gfx1100"},
+    KnownGpu{"W7900", "W7900", 0, "gfx1100"},
+    KnownGpu{"RX 9070 XT", "RX ?9070( ?(XT|GRE))?", 0, "gfx1201"},
+    KnownGpu{"R9700", "R9700", 0, "gfx1201"},
+    KnownGpu{"Strix Halo", "STRIX HALO|RYZEN AI MAX( .*)?", 0, "gfx1151", 0, true},
     // "GH200 480GB" names the memory of the CPU beside it.
     KnownGpu{"GH200", "GH200(?!.* 14\\d ?G)", 90, "", 97'871},
     KnownGpu{"GH200 144G", "GH200", 90, "", 146'831},
@@ -41,9 +47,14 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"H20", "H20(?! 3E)", 90, "", 97'871},
     KnownGpu{"H20 141GB", "H20", 90, "", 143'771},
     // No tool prints it; CUDA reports 128,501,256,192 bytes and, elsewhere, more.
-    KnownGpu{"GB10", "GB10", 121, "", 122'548, true},
+    KnownGpu{"GB10", "GB10|DGX ?SPARK", 121, "", 122'548, true},
+    // What tools print of a Jetson's memory differs by release.
+    KnownGpu{"Jetson Thor", "(JETSON )?(AGX )?THOR|T5000", 110, "", 0, true},
+    KnownGpu{"Jetson Orin", "(JETSON )?(AGX )?ORIN( NX| NANO)?", 87, "", 0, true},
+    KnownGpu{"Jetson Xavier", "(JETSON )?(AGX )?XAVIER( NX)?", 72, "", 0, true},
     KnownGpu{"B300", "B300", 103, "", 275'040},
-    KnownGpu{"GB300", "GB300", 103},  // those of workstations have less
+    KnownGpu{"DGX Station", "DGX ?STATION GB300", 103},  // has less than those of racks
+    KnownGpu{"GB300", "GB300", 103, "", 284'208},
     KnownGpu{"B200", "B200", 100, "", 183'359},
     KnownGpu{"GB200", "GB200", 100, "", 189'471},
     KnownGpu{"RTX PRO 6000", "RTX ?PRO ?6000", 120, "", 97'887},
@@ -51,9 +62,13 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"RTX 6000 Ada", "(RTX ?)?6000 ?ADA", 89, "", 49'140},
     KnownGpu{"RTX 5000 Ada", "RTX ?[245][05]00 ?ADA", 89},
     KnownGpu{"RTX 5090", "RTX ?5090", 120, "", 32'607},
-    KnownGpu{"RTX 5080", "RTX ?50\\d\\d", 120},
+    KnownGpu{"RTX 5080", "RTX ?5080", 120, "", 16'303},
+    KnownGpu{"RTX 5070 Ti", "RTX ?5070 ?TI", 120, "", 16'303},
+    KnownGpu{"RTX 5070", "RTX ?5070", 120, "", 12'227},
+    KnownGpu{"RTX 5060", "RTX ?50\\d\\d", 120},
     KnownGpu{"RTX 4090", "RTX ?4090", 89, "", 24'564},
-    KnownGpu{"RTX 4080", "RTX ?40\\d\\d", 89},
+    KnownGpu{"RTX 4080", "RTX ?4080", 89, "", 16'376},
+    KnownGpu{"RTX 4070", "RTX ?40\\d\\d", 89},
     KnownGpu{"L40", "L40S?", 89, "", 46'068},
     KnownGpu{"L40G", "L40G", 89},
     KnownGpu{"L20", "L20", 89, "", 46'068},
@@ -61,21 +76,31 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"L2", "L2", 89},
     KnownGpu{"RTX 3090", "RTX ?3090", 86, "", 24'576},
     KnownGpu{"RTX 3080", "RTX ?30\\d\\d", 86},
-    KnownGpu{"RTX A6000", "RTX ?A\\d{4}", 86},
+    KnownGpu{"RTX A6000", "RTX ?A6000", 86, "", 49'140},
+    KnownGpu{"RTX A5000", "RTX ?A5000", 86, "", 24'564},
+    KnownGpu{"RTX A4000", "RTX ?A\\d{4}", 86},
     KnownGpu{"A100 40GB", "A100", 80, "", 40'960},
     KnownGpu{"A100 80GB", "A100", 80, "", 81'920},
     KnownGpu{"A800 40GB", "A800", 80, "", 40'960},
     KnownGpu{"A800 80GB", "A800", 80, "", 81'920},
     KnownGpu{"A10", "A10G?", 86, "", 23'028},
     KnownGpu{"A40", "A40", 86, "", 46'068},
+    KnownGpu{"A16", "A16|A2", 86},
     KnownGpu{"A30", "A30", 80, "", 24'576},
-    KnownGpu{"T4", "T4", 75, "", 15'360},
+    KnownGpu{"T4", "T4G?", 75, "", 15'360},
+    KnownGpu{"RTX 2080 Ti", "RTX ?2080 ?TI", 75, "", 11'264},
+    KnownGpu{"RTX 2080", "RTX ?20\\d\\d", 75},
+    KnownGpu{"Quadro RTX 8000", "QUADRO RTX ?\\d{4}|RTX ?8000|TITAN RTX", 75},
+    KnownGpu{"GTX 1660", "GTX ?16\\d\\d", 75},
+    KnownGpu{"TITAN V", "TITAN V", 70},
     KnownGpu{"V100 16GB", "V100S?", 70, "", 16'384},
     KnownGpu{"V100 32GB", "V100S?", 70, "", 32'768},
     KnownGpu{"P100", "P100", 60},
     KnownGpu{"P100 16GB", "P100", 60, "", 16'280},
+    KnownGpu{"P40", "P40|P4", 61},
     KnownGpu{"GTX 1080 Ti", "GTX ?1080 ?TI", 61},
     KnownGpu{"GTX 1080", "GTX ?1080", 61, "", 8'192},
+    KnownGpu{"GTX 1070", "GTX ?10\\d\\d", 61},
 };
 
 // Slices of a GPU by what their names say, "1g.5gb": of A100 and H100, where they differ the smaller ones.
@@ -100,7 +125,7 @@ std::string words_in(std::string_view text) {
 }
 
 bool names(std::string_view words, const KnownGpu& gpu) {
-  const std::regex whole("(^|.* )" + std::string(gpu.pattern) + kJoined + "( .*|$)");
+  const std::regex whole("(^|.* )(" + std::string(gpu.pattern) + ")" + kJoined + "( .*|$)");
   return std::regex_match(words.begin(), words.end(), whole);
 }
 

@@ -14,6 +14,9 @@ for gpu in 'NVIDIA GH200 480GB' 'NVIDIA GH200 144G HBM3e' 'NVIDIA H100 80GB HBM3
   'RTX 4090 Laptop GPU' A10-12Q A1000 GB300 'RXT 5090'; do
   kvcal plan "$M" --gpu "$gpu" 2>&1 | sed -n "s/^machine: *1 x \([^,]*\),.*/$gpu: \1/p;s/^kvcal: error: --gpu//p"
 done
-kvcal plan "$M" --gpu MI355X 2>&1
+# Below Ampere, of 2025 and 2026, and with memory that the system shares.
+for gpu in T4 'RTX 2080 Ti' 'RTX A6000' RTX5070Ti 'DGX Spark' 'NVIDIA GB300' MI325X MI355X 'RX 7900 XTX' 'Jetson AGX Orin' 'Quadro RTX 8000' A2000; do
+  kvcal plan "$M" --gpu "$gpu" 2>&1 | sed -n "s/^machine: *1 x \([^,]*\),.*/$gpu: \1/p;s/^kvcal: error: --gpu//p"
+done
 kvcal doctor --gpu H1000 --command 'vllm serve x' 2>&1
 # exits 2
