@@ -16,6 +16,7 @@
 #include "planned_model.h"
 #include "progress.h"
 #include "servers/gpu.h"
+#include "servers/kv_declaration.h"
 #include "table.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -60,6 +61,8 @@ void take_gpu(const PlanFlags& flags, Deployment& d) {
     const Gpu gpu = named_gpu(flags.gpu);
     d.gpu_memory = gpu.memory;
     d.unified = gpu.unified;
+    d.capability = gpu.capability;
+    d.rocm = gpu.rocm;
   }
   d.utilization = flags.utilization.value_or(d.unified ? kUtilizationOfUnified : kUtilization);
 }
@@ -141,6 +144,8 @@ Planned resolve(const PlanFlags& flags) {
   const WeightBytes weights = weights_of(flags, file, model.spec);
   Capacity capacity = capacity_of(model.spec, deployment, weights);
   Recommendation recommendation = recommend(model.spec, capacity, flags.load);
+  if (std::string odd = unserved_cache(read_kv_declaration(file.config, file.folder)); !odd.empty())
+    recommendation.remarks.push_back(std::move(odd));
   return {std::move(model), std::move(capacity), flags.load, std::move(recommendation)};
 }
 
@@ -175,8 +180,8 @@ void print_memory(const Planned& p) {
 void print_costs(const Planned& p) {
   std::string costs = "a token:    ";
   const char* separator = " ";
-  for (const KvFormat format : planned_formats(p.spec())) {
-    const SequenceCost& cost = p.capacity.at(format).cost();
+  for (const auto& [format, fit] : p.capacity.fits) {
+    const SequenceCost& cost = fit.cost();
     costs += line_of(separator, grouped(cost.bytes_per_token()), " bytes in ", title_of(format));
     if (cost.bytes_per_late_token() != cost.bytes_per_token())
       costs += line_of(" (", grouped(cost.bytes_per_late_token()), " beyond the windows)");
@@ -207,7 +212,7 @@ void print_recipe(const Planned& p) {
 std::vector<Table::Column> format_columns(const Planned& p, const char* first) {
   using enum Table::Align;
   std::vector<Table::Column> columns = {{first, Right}};
-  for (const KvFormat format : planned_formats(p.spec())) columns.push_back({title_of(format), Right});
+  for (const auto& [format, fit] : p.capacity.fits) columns.push_back({title_of(format), Right});
   if (p.capacity.recipe) columns.push_back({"recipe", Right});
   return columns;
 }
@@ -219,8 +224,7 @@ void print_sequences(const Planned& p) {
   Table table(columns);
   for (const int64_t context : contexts_of(p)) {
     std::vector<std::string> cells = {grouped(context)};
-    for (const KvFormat format : planned_formats(p.spec()))
-      cells.push_back(grouped(p.capacity.at(format).sequences(context)));
+    for (const auto& [format, fit] : p.capacity.fits) cells.push_back(grouped(fit.sequences(context)));
     if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->sequences(context)));
     for (const KvFormat format : {KvFormat::BF16, KvFormat::FP8})
       cells.push_back(gib_text(p.capacity.at(format).cost().bytes(context)));
@@ -241,8 +245,7 @@ void print_contexts(const Planned& p) {
   Table table(format_columns(p, "sequences"));
   for (const int64_t n : concurrencies_of(p)) {
     std::vector<std::string> cells = {grouped(n)};
-    for (const KvFormat format : planned_formats(p.spec()))
-      cells.push_back(grouped(p.capacity.at(format).context(n, longest)));
+    for (const auto& [format, fit] : p.capacity.fits) cells.push_back(grouped(fit.context(n, longest)));
     if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->context(n, longest)));
     table.add_row(cells);
   }
@@ -270,8 +273,7 @@ void print_text(const Planned& p) {
 
 Json per_format(const Planned& p, const std::function<Json(const Fit&)>& value) {
   Json out = Json::object();
-  for (const KvFormat format : planned_formats(p.spec()))
-    out[std::string(name_of(format))] = value(p.capacity.at(format));
+  for (const auto& [format, fit] : p.capacity.fits) out[std::string(name_of(format))] = value(fit);
   if (p.capacity.recipe) out["recipe"] = value(*p.capacity.recipe);
   return out;
 }

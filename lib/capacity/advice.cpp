@@ -103,10 +103,10 @@ std::string counts(const Capacity& c, int64_t context) {
 }
 
 // What a format of four bits would do where FP8 does not.
-std::string four_bits_that_hold(const ModelSpec& spec, const Capacity& c, int64_t concurrency, int64_t context) {
+std::string four_bits_that_hold(const Capacity& c, int64_t concurrency, int64_t context) {
   std::string names;
-  for (const KvFormat format : planned_formats(spec))
-    if ((format == KvFormat::NVFP4 || format == KvFormat::INT4) && c.at(format).holds(concurrency, context))
+  for (const auto& [format, fit] : c.fits)
+    if ((format == KvFormat::NVFP4 || format == KvFormat::INT4) && fit.holds(concurrency, context))
       names += (names.empty() ? "; " : " or ") + std::string(title_of(format));
   return names.empty() ? "" : names + " would hold them";
 }
@@ -120,7 +120,7 @@ Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concur
   if (c.at(KvFormat::FP8).holds(concurrency, context))
     return {Advice::UseFp8, load + " fit with an FP8 cache but not with BF16 (" + counts(c, context) + ")", {}};
   std::string text = load + " do not fit, not even with an FP8 cache (" + counts(c, context) + ")";
-  text += four_bits_that_hold(spec, c, concurrency, context);
+  text += four_bits_that_hold(c, concurrency, context);
   const int64_t fits = c.at(KvFormat::FP8).context(concurrency, context);
   text += fits > 0 ? "; in FP8 that many sequences can have " + grouped(fits) + " tokens each"
                    : larger_group(spec, c, context);
@@ -147,6 +147,15 @@ Recommendation for_context(const ModelSpec& spec, const Capacity& c, int64_t con
             {}};
   return {
       Advice::UseFp8, counts(c, context) + ": a sequence is " + formatted("%.2f", gain) + " times smaller in FP8", {}};
+}
+
+// On a GPU for which no server has such kernels.
+void refuse_fp8(const Capacity& c, const Load& load, int64_t context, Recommendation& r) {
+  if (r.advice != Advice::UseFp8 && r.advice != Advice::BuysLittle) return;
+  const std::string sm = "sm_" + std::to_string(c.deployment.capability);
+  const bool holds = c.at(KvFormat::BF16).holds(load.concurrency.value_or(1), context);
+  r.advice = holds ? Advice::KeepBf16 : Advice::LoadDoesNotFit;
+  r.text += ", but vLLM has no FP8 cache on this GPU (" + sm + ")";
 }
 
 }  // namespace
@@ -188,6 +197,7 @@ Recommendation recommend(const ModelSpec& spec, const Capacity& c, const Load& l
                 larger_group(spec, c, context),
             {}};
   Recommendation r = load.concurrency ? for_load(spec, c, *load.concurrency, context) : for_context(spec, c, context);
+  if (!takes_format(c.deployment, KvFormat::FP8)) refuse_fp8(c, load, context, r);
   remark_on_state(c, context, r.remarks);
   remark_on_windows(c, context, r.remarks);
   remark_on_kept_layers(spec, c, r.remarks);

@@ -19,7 +19,8 @@ std::string weights_text(const ModelSpec& spec, const WeightBytes& w) {
     case WeightSource::Config:
       return "estimated from the config: " + formatted("%.4g", static_cast<double>(w.parameters) / 1e9) +
              " billion parameters of the language model, " +
-             (w.bits == 16
+             (w.by_module ? "each module in the bits that quantized_layers has for it, what it does not list in 16"
+              : w.bits == 16
                   ? "all in 16 bits"
                   : formatted("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
              "; without vision tower" + (spec.n_mtp_layers > 0 ? "" : ", draft head") + " and modules left unquantized";
@@ -61,7 +62,6 @@ void add_machine(const ModelSpec& spec, const Capacity& c, std::vector<Assumptio
 void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>& out) {
   const bool windows =
       std::any_of(spec.caches.begin(), spec.caches.end(), [](const KvLayout& k) { return k.window > 0; });
-  const bool mla = std::any_of(spec.caches.begin(), spec.caches.end(), [](const KvLayout& k) { return k.is_mla(); });
   const bool shares =
       std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.shares_cache >= 0; });
   if (windows)
@@ -82,12 +82,12 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
                    "format of the KV "
                    "cache; servers that keep it in BF16 need about half of that",
                    ""});
-  out.push_back(
-      {"nvfp4",
-       std::string("4 bits and a scale of 8 bits for every 16 elements of a head; few servers and GPUs have it") +
-           (mla ? "; of MLA only vLLM's sparse attention, in rows of its own, which are not counted here" : ""),
-       ""});
-  if (std::ranges::find(planned_formats(spec), KvFormat::INT4) != planned_formats(spec).end())
+  if (c.has(KvFormat::NVFP4))
+    out.push_back({"nvfp4",
+                   "4 bits and a scale of 8 bits for every 16 elements of a head; few servers and, of GPUs, only "
+                   "Blackwell have it",
+                   ""});
+  if (c.has(KvFormat::INT4))
     out.push_back({"int4",
                    "4 bits and a scale of 32 bits for each token and head of keys and of values: vLLM's "
                    "int4_per_token_head",

@@ -90,11 +90,15 @@ const char* title_of(KvFormat format) {
   return kTitles[static_cast<size_t>(format)];
 }
 
-std::span<const KvFormat> planned_formats(const ModelSpec& spec) {
-  const bool plain =
-      std::ranges::all_of(spec.caches, [](const KvLayout& c) { return !c.is_mla() && c.head_dim_k == c.head_dim_v; }) &&
-      std::ranges::all_of(spec.layers, [](const LayerSpec& l) { return l.index_row_bytes == 0; });
-  return std::span(kKvFormats).first(kKvFormats.size() - (plain ? 0 : 1));
+std::vector<KvFormat> planned_formats(const ModelSpec& spec) {
+  const bool mla = std::ranges::any_of(spec.caches, &KvLayout::is_mla);
+  const bool plain = !mla &&
+                     std::ranges::all_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == c.head_dim_v; }) &&
+                     std::ranges::all_of(spec.layers, [](const LayerSpec& l) { return l.index_row_bytes == 0; });
+  std::vector<KvFormat> formats = {KvFormat::BF16, KvFormat::FP8};
+  if (!mla) formats.push_back(KvFormat::NVFP4);
+  if (plain) formats.push_back(KvFormat::INT4);
+  return formats;
 }
 
 int64_t SequenceCost::bytes_per_token() const {

@@ -17,14 +17,13 @@ enum class KvFormat : uint8_t {
   NVFP4,  // half a byte, and one byte of scale for every 16 elements of a head
   INT4,   // half a byte; its scales belong to rows, of each head and token
 };
-inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvFormat::NVFP4, KvFormat::INT4};
 std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4", "int4"
 const char* title_of(KvFormat format);      // "BF16", "FP8", "NVFP4", "INT4"
 
-/// Those that a whole model is planned in: INT4 only where keys and values of all layers are equally wide and nothing
-/// picks them. vLLM 0.33.0, which alone has it, gives it to no backend of other layers: of MLA, of MiMo-V2-Flash, of
-/// MiniMax-M3.
-std::span<const KvFormat> planned_formats(const ModelSpec& spec);
+/// Those that a whole model is planned in. NVFP4 not where a row is of MLA: vLLM 0.33.0 stops with "nvfp4 KV cache is
+/// not supported with MLA". INT4 only where keys and values of all layers are equally wide and nothing picks them: vLLM
+/// 0.33.0, which alone has it, gives it to no backend of other layers: of MLA, of MiMo-V2-Flash, of MiniMax-M3.
+std::vector<KvFormat> planned_formats(const ModelSpec& spec);
 
 /// Layers whose caches cost the same.
 struct CacheCost {

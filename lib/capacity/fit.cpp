@@ -44,11 +44,27 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
   return fits;
 }
 
+bool takes_format(const Deployment& d, KvFormat format) {
+  constexpr int kBlackwell = 100, kAmpere = 80;
+  if (format == KvFormat::NVFP4) return !d.rocm && (d.capability == 0 || d.capability >= kBlackwell);
+  return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;
+}
+
+bool Capacity::has(KvFormat format) const {
+  return std::ranges::any_of(fits, [&](const auto& fit) { return fit.first == format; });
+}
+
+const Fit& Capacity::at(KvFormat format) const {
+  return std::ranges::find_if(fits, [&](const auto& fit) { return fit.first == format; })->second;
+}
+
 Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights) {
   check(deployment, spec);
   Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
   for (const KvFormat format : planned_formats(spec))
-    c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers));
+    if (format == KvFormat::FP8 || takes_format(deployment, format))
+      c.fits.emplace_back(
+          format, Fit(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers)));
   if (!deployment.recipe.empty())
     c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp));
   return c;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "capacity/cache_cost.h"
@@ -19,6 +20,8 @@ constexpr double kUtilization = 0.9, kUtilizationOfUnified = 0.85;
 struct Deployment {
   uint64_t gpu_memory = 0;                 // bytes of one GPU
   bool unified = false;                    // which are the system's memory, too
+  int capability = 0;                      // of an NVIDIA GPU, 90 for 9.0; 0: not known
+  bool rocm = false;                       // an AMD GPU
   int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
   double utilization = kUtilization;       // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
@@ -26,6 +29,10 @@ struct Deployment {
   std::vector<StoredLayer> recipe;         // a format for each layer; empty: none
   int64_t replicas() const { return gpus / tp; }
 };
+
+/// Whether servers have kernels for such a cache on this GPU; true where it is not known. NVFP4 needs Blackwell. Below
+/// sm_80 vLLM has only Triton's kernels, which cannot be compiled for E4M3 there (vllm#35720).
+bool takes_format(const Deployment& deployment, KvFormat format);
 
 /// Throws Error: no GPUs, tp that does not divide them or the heads, utilization outside (0, 1].
 void check(const Deployment& deployment, const ModelSpec& spec);
@@ -62,9 +69,11 @@ struct Capacity {
   Deployment deployment;
   WeightBytes weights;
   Budget budget;
-  std::vector<Fit> fits;      // by planned_formats()
-  std::optional<Fit> recipe;  // where the deployment has one
-  const Fit& at(KvFormat format) const { return fits[static_cast<size_t>(format)]; }
+  std::vector<std::pair<KvFormat, Fit>> fits;  // of the formats that model and GPU take; BF16 and FP8 always
+  std::optional<Fit> recipe;                   // where the deployment has one
+
+  bool has(KvFormat format) const;
+  const Fit& at(KvFormat format) const;
 };
 
 /// Tokens that the cache of a GPU has room for, as long as no window is full.

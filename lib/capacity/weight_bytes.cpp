@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "capacity/listed_modules.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantization.h"
 
@@ -55,9 +56,10 @@ double bits_of_algorithm(const std::string& name) {
                 {"W4A16_AWQ", 4.125}, {"W4A8_AWQ", 4.125}, {"MXFP8", 8.25}};
   for (const auto& known : kKnown)
     if (name == known.name) return known.bits;
-  // Formats of 8 bits: FP8, FP8_PB_WO, W8A8_SQ_PER_CHANNEL; and a mixture, which holds nothing larger.
-  return name.starts_with("FP8") || name.starts_with("W8") || name.starts_with("INT8") || name == "MIXED_PRECISION" ? 8
-                                                                                                                    : 0;
+  // Formats of 8 bits: FP8, FP8_PB_WO, W8A8_SQ_PER_CHANNEL; and a mixture that lists no modules: it holds nothing
+  // larger.
+  const bool eight = name.starts_with("FP8") || name.starts_with("W8") || name.starts_with("INT8");
+  return eight || name == "MIXED_PRECISION" ? 8 : 0;
 }
 
 bool has_safetensors(const fs::path& folder) {
@@ -141,6 +143,21 @@ uint64_t bytes_of_parameters(const ModelSpec& spec, double bits, bool experts_on
   return static_cast<uint64_t>(wide) * 2 + static_cast<uint64_t>(std::llround(static_cast<double>(narrow) * bits / 8));
 }
 
+namespace {
+
+// By module, where the config lists them; a format that is not known counts as 16 bits.
+void count_by_module(const Json& listed, const ConfigFile& file, const ModelSpec& spec, WeightBytes& w) {
+  const auto bits_of = [](const Json& format) {
+    const double bits = format.is_object() ? bits_of_algorithm(get_string_or(format, "quant_algo", "")) : 0;
+    return bits > 0 ? bits : kMostBits;
+  };
+  const Json* text = find_member(file.config, "text_config");
+  w.by_module = true;
+  w.bytes = w.parameters * 2 - bytes_saved(listed, text && text->is_object() ? *text : file.config, spec, bits_of);
+}
+
+}  // namespace
+
 WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec) {
   const QuantizationSummary summary = describe_quantization(file.config, file.folder);
   WeightBytes w;
@@ -157,6 +174,8 @@ WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec) {
     fail(
         "the size of the weights is not known: there are no weights and no index beside the config, and of a class "
         "that this program does not read it does not follow from the config");
+  } else if (const Json listed = quantized_layers(file.config, file.folder); listed.is_object()) {
+    count_by_module(listed, file, spec, w);
   } else {
     w.bits = bits_per_weight(find_quantization(file.config, file.folder), summary.method);
     w.bytes = bytes_of_parameters(spec, w.bits, summary.method == "mxfp4");

@@ -26,6 +26,7 @@ struct WeightBytes {
   WeightSource source = WeightSource::Config;
   std::string format;          // "16 bits", "fp8 (128x128 blocks)": as the config describes it
   double bits = 16;            // per quantized weight; Config only
+  bool by_module = false;      // instead each module has its own; Config only
   uint64_t parameters = 0;     // of the language model; 0: not known
   bool in_eight_bits = false;  // or fewer
 };

@@ -21,6 +21,11 @@ std::string text_at(const Json& object, const char* key) {
   return member && member->is_string() ? member->get<std::string>() : "";
 }
 
+bool flag_is(const Json& scheme, const char* key, bool value) {
+  const Json* member = find_member(scheme, key);
+  return member && member->is_boolean() && member->get<bool>() == value;
+}
+
 void read_keys(const Json& given, KvDeclaration& d) {
   const Json* nested = object_at(given, "quantization");
   const Json& q = nested ? *nested : given;
@@ -29,19 +34,32 @@ void read_keys(const Json& given, KvDeclaration& d) {
   if (const Json* scheme = find_member(q, "kv_cache_scheme"); scheme && (scheme->is_object() || scheme->is_string()))
     d.scheme = *scheme;
   d.algorithm = text_at(q, "kv_cache_quant_algo");
+  d.has_no_server = flag_is(q, "kv_cache_deployment_supported", false);
   d.has_config_groups = object_at(q, "config_groups") != nullptr;
   d.has_quant_algo = !text_at(q, "quant_algo").empty();
   const Json* producer = object_at(given, "producer");
   d.producer = producer ? text_at(*producer, "name") : "";
 }
 
-bool flag_is(const Json& scheme, const char* key, bool value) {
-  const Json* member = find_member(scheme, key);
-  return member && member->is_boolean() && member->get<bool>() == value;
+bool is_float(const Json& scheme, const char* bits) {
+  return scheme_text(scheme, "type") == "float" && scheme_text(scheme, "num_bits") == bits;
 }
 
-bool is_float8(const Json& scheme) {
-  return scheme_text(scheme, "type") == "float" && scheme_text(scheme, "num_bits") == "8";
+bool is_float8(const Json& scheme) { return is_float(scheme, "8"); }
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+/// "fp8" of a static scheme of 8 bits or the words; what else a word says, in lower case.
+std::string modelopt_cache(const KvDeclaration& d) {
+  if (d.scheme && d.scheme->is_object() && !d.scheme->empty()) {
+    if (is_float8(*d.scheme) && flag_is(*d.scheme, "dynamic", false)) return "fp8";
+    return is_float(*d.scheme, "4") ? "nvfp4" : "";
+  }
+  const std::string word = d.scheme && d.scheme->is_string() ? d.scheme->get<std::string>() : "";
+  return lower(word.empty() ? d.algorithm : word);
 }
 
 /// Static, per tensor, 8-bit float: SGLang's condition for compressed-tensors. A missing `symmetric` passes.
@@ -127,13 +145,25 @@ std::string declaration_error(const KvDeclaration& d, ServerKind server) {
   return "";
 }
 
-bool auto_is_fp8(const KvDeclaration& d, ServerKind server) {
+std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
+  const bool vllm = server == ServerKind::Vllm;
   if (d.is_compressed_tensors())
-    return d.scheme && (server == ServerKind::Vllm ? d.scheme->is_object() : sglang_takes(*d.scheme));
-  const bool fp8 = d.algorithm == "FP8" ||
-                   (d.scheme && d.scheme->is_object() && is_float8(*d.scheme) && flag_is(*d.scheme, "dynamic", false));
-  if (d.is_modelopt()) return fp8;
-  return server == ServerKind::Sglang && d.method == "fp8" && d.algorithm == "FP8";
+    return d.scheme && (vllm ? d.scheme->is_object() : sglang_takes(*d.scheme)) ? "fp8" : "";
+  if (!d.is_modelopt()) return !vllm && d.method == "fp8" && lower(d.algorithm) == "fp8" ? "fp8" : "";
+  const std::string cache = modelopt_cache(d);
+  return cache == "fp8" || (vllm && cache == "nvfp4") ? cache : "";
+}
+
+bool auto_is_fp8(const KvDeclaration& d, ServerKind server) { return auto_cache_type(d, server) == "fp8"; }
+
+std::string unserved_cache(const KvDeclaration& d) {
+  const std::string cache = d.is_modelopt() ? modelopt_cache(d) : "";
+  const bool known = cache.empty() || cache == "fp8" || cache == "nvfp4";
+  if (known && !d.has_no_server) return "";
+  const std::string shown = d.algorithm.empty() ? "a cache" : "the cache " + quoted(d.algorithm);
+  return d.source + " declares " + shown +
+         (known ? "" : ", which vLLM 0.33.0 and SGLang 0.5.23 do not know: under auto theirs stays in 16 bits") +
+         (d.has_no_server ? std::string(known ? " and" : "; it") + " says itself that servers do not support it" : "");
 }
 
 }  // namespace kvcal

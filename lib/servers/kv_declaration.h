@@ -16,7 +16,8 @@ struct KvDeclaration {
   std::string source;           // the file that says it, "config.json" or "hf_quant_config.json"; "" when none does
   bool in_text_config = false;  // below text_config, where servers look second
   std::optional<Json> scheme;   // kv_cache_scheme: an object, or ModelOpt's string "NVFP4"
-  std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", ...; "" when not said
+  std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", "FP8_K_NVFP4_V", ...; "" when not said
+  bool has_no_server = false;   // ModelOpt's kv_cache_deployment_supported is false
   bool has_config_groups = false, has_quant_algo = false;
   std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise
   bool block_weights = false;       // weight_block_size is said
@@ -41,7 +42,14 @@ KvCarrier carrier_of(const KvDeclaration& declaration, ServerKind server);
 /// Why a server does not start with this declaration, whatever the tensors; "" when it does.
 std::string declaration_error(const KvDeclaration& declaration, ServerKind server);
 
-/// Whether --kv-cache-dtype auto becomes FP8 under the server.
+/// What --kv-cache-dtype auto becomes under the server: "fp8", "nvfp4", or "" for the type of the model. Of vLLM 0.33.0
+/// (get_kv_cache_quant_algo_string: the scheme goes before the algorithm, words in any case) and SGLang 0.5.23
+/// (configure_kv_cache_dtype: FP8 alone).
+std::string auto_cache_type(const KvDeclaration& declaration, ServerKind server);
 bool auto_is_fp8(const KvDeclaration& declaration, ServerKind server);
+
+/// A cache that is declared and that neither server makes by itself, such as ModelOpt's FP8_K_NVFP4_V or NVFP4_AFFINE,
+/// as a sentence without its end; "" for none.
+std::string unserved_cache(const KvDeclaration& declaration);
 
 }  // namespace kvcal

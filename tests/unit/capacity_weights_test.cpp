@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "capacity/advice.h"
+#include "capacity/listed_modules.h"
 #include "capacity/weight_bytes.h"
 #include "harness/message_of.h"
 #include "unit/capacity_models.h"
@@ -96,6 +97,55 @@ TEST(Weights, come_from_the_best_source) {
   // Files that are there must be readable.
   folder.write("model.safetensors", "broken");
   EXPECT_THROW(folder.measure(), Error);
+}
+
+// Llama 3 8B, its MLPs in NVFP4, attention of the first two layers in FP8, the others' keys alone, and the head in
+// NVFP4: of 16 bits 11.5 are saved on 32 x 3 x 4,096 x 14,336 = 5,637,144,576 and on 128,256 x 4,096 = 525,336,576, 8
+// on 2 x 41,943,040 + 8,192 norms that count as the queries' and 30 x 4,194,304. What is not listed or not known saves
+// nothing.
+TEST(Weights, of_listed_modules_have_bits_of_their_own) {
+  const Json nvfp4 = {{"quant_algo", "W4A16_NVFP4"}, {"group_size", 16}}, fp8 = {{"quant_algo", "FP8"}};
+  Json listed = {{"lm_head", nvfp4}, {"model.visual.blocks.0.mlp.up_proj", fp8}, {"mtp.layers.0.mlp.up_proj", fp8}};
+  for (int layer = 0; layer < 32; ++layer) {
+    const std::string name = "model.layers." + std::to_string(layer) + ".";
+    for (const char* part : {"gate_proj", "up_proj", "down_proj"}) listed[name + "mlp." + part] = nvfp4;
+    for (const char* part : {"q_proj", "k_proj", "v_proj", "o_proj"})
+      if (layer < 2 || part[0] == 'k') listed[name + "self_attn." + part] = fp8;
+  }
+  listed["model.layers.5.self_attn.o_proj"] = {{"quant_algo", "ODD"}};
+  const Folder folder;
+  Json config = llama_8b();
+  config["quantization_config"] = {{"quant_method", "modelopt"}, {"quant_algo", "MIXED_PRECISION"}};
+  folder.write("hf_quant_config.json", Json{{"quantization", {{"quantized_layers", listed}}}}.dump());
+  folder.write("config.json", config.dump());
+  const uint64_t saved = (5637144576U + 525336576U) / 16 * 23 + 2 * (41943040U + 8192U) + 30 * 4194304U;
+  EXPECT_EQ(folder.measure().bytes, 16060522496U - saved);
+  EXPECT_TRUE(folder.measure().by_module);
+  config["quantization_config"]["quantized_layers"] = listed;
+  folder.write("config.json", config.dump());
+  folder.write("hf_quant_config.json", "{}");
+  EXPECT_EQ(folder.measure().bytes, 16060522496U - saved);
+}
+
+// Qwen3.6-35B-A3B-NVFP4: of 40 layers 256 + 1 experts of 3 x 2,048 x 512 in 4.5 bits, delta nets (8,192 + 4,096 +
+// 4,096) x 2,048 in 8, attention (2 x 4,096 + 2 x 512 + 4,096) x 2,048 in 8, head in 4.5.
+TEST(Weights, of_listed_experts_and_delta_nets) {
+  const Json nvfp4 = {{"quant_algo", "NVFP4"}}, fp8 = {{"quant_algo", "FP8"}};
+  Json listed = {{"lm_head", nvfp4}};
+  for (int layer = 0; layer < 40; ++layer) {
+    const std::string name = "model.language_model.layers." + std::to_string(layer) + ".";
+    listed[name + "mlp.experts"] = nvfp4;
+    for (const char* part : {"gate_proj", "up_proj", "down_proj"}) listed[name + "mlp.shared_expert." + part] = nvfp4;
+    for (const char* part : {"in_proj_qkv", "in_proj_z", "out_proj"})
+      if (layer % 4 != 3) listed[name + "linear_attn." + part] = fp8;
+    for (const char* part : {"k_proj", "v_proj", "o_proj"})
+      if (layer % 4 == 3) listed[name + "self_attn." + part] = fp8;
+  }
+  const ModelSpec spec = spec_of(qwen3_5_35b());
+  const auto bits_of = [](const Json& format) { return format.at("quant_algo") == "FP8" ? 8 : 4.5; };
+  const uint64_t narrow = uint64_t{40} * 257 * 3 * 2048 * 512 + 248320U * 2048;
+  const uint64_t eight = uint64_t{30} * 16384 * 2048 + 10U * (2 * 512 + 4096) * 2048;
+  EXPECT_EQ(bytes_saved(listed, qwen3_5_35b(), spec, bits_of), narrow / 16 * 23 + eight);
 }
 
 // All tensors of the file have 1,004,944 elements; some are stored in F32, which a server loads in 16 bits.
