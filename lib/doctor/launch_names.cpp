@@ -8,13 +8,14 @@
 namespace kvcal {
 namespace {
 
-// The most special one first: of those that begin at the same place the first counts.
+// Of those that begin at the same place the first counts.
 constexpr std::array kPrograms = {
     Program{"vllm serve ", Engine::Vllm, ""},
     Program{"vllm bench throughput ", Engine::Vllm, ""},
     Program{"vllm bench latency ", Engine::Vllm, ""},
     Program{"vllm run-batch ", Engine::Vllm, ""},
     Program{"vllm bench serve ", Engine::Unknown, "a client: give the command that started the server"},
+    Program{"sglang.bench_serving ", Engine::Unknown, "a client: give the command that started the server"},
     Program{"vllm.entrypoints.", Engine::Vllm, ""},
     Program{"dynamo.vllm ", Engine::Vllm, ""},
     Program{"sglang.launch_server ", Engine::Sglang, ""},

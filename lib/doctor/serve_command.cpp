@@ -59,11 +59,14 @@ struct Found {
   const Program* program = nullptr;  // null: a container or a call
 };
 
+/// One that there are rules for goes before others: a script may start a server and its client.
 Found first_launch(std::string_view text) {
-  Found first;
-  for (const Program& program : known_programs())
+  Found covered, other;
+  for (const Program& program : known_programs()) {
+    Found& first = program.server != Engine::Unknown || program.uncovered == kByModelOption ? covered : other;
     if (const size_t at = text.find(program.needle); at < first.at) first = {at, &program};
-  return first;
+  }
+  return covered.program != nullptr ? covered : other;
 }
 
 ServeCommand read_program(std::string_view text, const Found& found) {

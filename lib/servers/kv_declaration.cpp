@@ -30,6 +30,7 @@ void read_keys(const Json& given, KvDeclaration& d) {
   const Json* nested = object_at(given, "quantization");
   const Json& q = nested ? *nested : given;
   if (d.method.empty()) d.method = text_at(given, "quant_method");
+  if (!q.is_object()) return;
   if (d.method.empty()) d.method = text_at(q, "quant_method");
   if (const Json* scheme = find_member(q, "kv_cache_scheme"); scheme && (scheme->is_object() || scheme->is_string()))
     d.scheme = *scheme;
@@ -85,6 +86,14 @@ std::string vllm_scheme_error(const Json& scheme, const KvDeclaration& d) {
   return "";
 }
 
+/// ModelOpt's hf_quant_config.json; null where there is none.
+Json read_side_file(const fs::path& folder) {
+  const fs::path path = folder / "hf_quant_config.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return nullptr;
+  return read_json_file(path, {.max_bytes = size_t{32} << 20, .max_depth = 64});
+}
+
 KvDeclaration read_cache(const Json& config, const fs::path& folder) {
   KvDeclaration d;
   using Path = std::vector<std::string>;
@@ -95,10 +104,8 @@ KvDeclaration read_cache(const Json& config, const fs::path& folder) {
     read_keys(*found.object, d);
     return d;
   }
-  const fs::path beside = folder / "hf_quant_config.json";
-  std::error_code ignored;
-  if (!fs::is_regular_file(beside, ignored)) return d;
-  const Json json = read_json_file(beside, {.max_bytes = size_t{32} << 20, .max_depth = 64});
+  const Json json = read_side_file(folder);
+  if (json.is_null()) return d;
   d.source = "hf_quant_config.json";
   d.method = "modelopt";
   read_keys(json, d);
@@ -109,6 +116,11 @@ KvDeclaration read_cache(const Json& config, const fs::path& folder) {
 
 KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
   KvDeclaration d = read_cache(config, folder);
+  if (d.source == "config.json" && !d.declares_cache()) {
+    KvDeclaration beside;
+    read_keys(read_side_file(folder), beside);
+    d.passed_over = beside.algorithm;
+  }
   const Json weights = find_quantization(config, folder);
   d.block_weights = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
   d.static_activations = text_at(weights, "activation_scheme") == "static";
@@ -157,6 +169,10 @@ std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
 bool auto_is_fp8(const KvDeclaration& d, ServerKind server) { return auto_cache_type(d, server) == "fp8"; }
 
 std::string unserved_cache(const KvDeclaration& d) {
+  if (!d.passed_over.empty())
+    return "hf_quant_config.json declares the cache " + quoted(d.passed_over) +
+           ", but vLLM does not read it beside the quantization_config of config.json: under auto its cache stays in "
+           "16 bits";
   const std::string cache = d.is_modelopt() ? modelopt_cache(d) : "";
   const bool known = cache.empty() || cache == "fp8" || cache == "nvfp4";
   if (known && !d.has_no_server) return "";

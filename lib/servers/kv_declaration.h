@@ -17,6 +17,7 @@ struct KvDeclaration {
   bool in_text_config = false;  // below text_config, where servers look second
   std::optional<Json> scheme;   // kv_cache_scheme: an object, or ModelOpt's string "NVFP4"
   std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", "FP8_K_NVFP4_V", ...; "" when not said
+  std::string passed_over;      // the algorithm of hf_quant_config.json, where config.json has a quantization_config
   bool has_no_server = false;   // ModelOpt's kv_cache_deployment_supported is false
   bool has_config_groups = false, has_quant_algo = false;
   std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise

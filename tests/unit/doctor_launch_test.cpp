@@ -110,6 +110,7 @@ TEST(Launch, other_commands) {
        "'lightllm.server.api_server': this program has no rules for LightLLM's server" + kNoRules},
       {"lm_eval --model hf --model_args pretrained=X",
        "'lm_eval': this program has no rules for the model type 'hf' of lm_eval" + kNoRules},
+      {"vllm bench serve --model X &\nvllm serve X --kv-cache-dtype fp8", "vLLM X: kv-cache-dtype=fp8"},
       {"vllm bench serve --model X", "'vllm bench serve' is a client: give the command that started the server"},
   };
   for (const Form& form : forms) EXPECT_EQ(shown(form.text), form.expected) << form.text;

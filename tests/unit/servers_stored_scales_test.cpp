@@ -187,6 +187,16 @@ TEST(KvDeclaration, NamesCachesThatNoServerMakes) {
       "config.json declares the cache 'NVFP4' and says itself that servers do not support it");
 }
 
+TEST(KvDeclaration, OfTheFileBesideIsPassedOverWhereTheConfigHasOne) {
+  const TempFolder folder;
+  std::ofstream(folder / "hf_quant_config.json") << R"({"quantization": {"kv_cache_quant_algo": "FP8"}})";
+  const Json config = {{"quantization_config", {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}}};
+  const KvDeclaration d = read_kv_declaration(config, folder / "");
+  EXPECT_EQ(auto_cache_type(d, ServerKind::Vllm), "");
+  EXPECT_EQ(unserved_cache(d).substr(0, 44), "hf_quant_config.json declares the cache 'FP8");
+  EXPECT_EQ(auto_cache_type(read_kv_declaration(Json::object(), folder / ""), ServerKind::Vllm), "fp8");
+}
+
 // llm-compressor's NVFP4 caches, with k_global_scale (vllm PR 46329 would take them).
 TEST(KvDeclaration, CachesOf4BitsOfCompressedTensorsStopVllm) {
   Json config = {{"quantization_config", compressed_tensors_block()}};
