@@ -155,7 +155,7 @@ void refuse_fp8(const Capacity& c, const Load& load, int64_t context, Recommenda
   const std::string sm = "sm_" + std::to_string(c.deployment.capability);
   const bool holds = c.at(KvFormat::BF16).holds(load.concurrency.value_or(1), context);
   r.advice = holds ? Advice::KeepBf16 : Advice::LoadDoesNotFit;
-  r.text += ", but vLLM has no FP8 cache on this GPU (" + sm + ")";
+  r.text += ", but vLLM has no cache of E4M3 on this GPU (" + sm + ")";
 }
 
 }  // namespace

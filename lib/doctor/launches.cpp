@@ -20,11 +20,19 @@ bool has_line(std::string_view text, std::string_view begin) {
   return false;
 }
 
-/// By its keys; "" where they say nothing.
+Json json_or_null(std::string_view text) {
+  try {
+    return parse_json(text, {.max_bytes = size_t{1} << 20, .max_depth = 64});
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+/// By its keys; "" where they say nothing. Lines of a log may be JSON, too.
 std::string_view kind_by_keys(std::string_view text) {
-  const bool is_json = text.starts_with("{");
+  const Json whole = text.starts_with("{") ? json_or_null(text) : Json();
   const auto has = [&](const char* key) {
-    return is_json ? text.find("\"" + std::string(key) + "\"") != text.npos : has_line(text, std::string(key) + ":");
+    return whole.is_object() ? whole.contains(key) : has_line(text, std::string(key) + ":");
   };
   if (has("apiVersion") && has("kind")) return kKubernetes;
   return has("services") && text.find("image") != text.npos ? kCompose : std::string_view();
@@ -36,12 +44,8 @@ std::string_view without_margin(std::string_view text) {
 }
 
 std::vector<Json> documents_of(std::string_view text) {
-  if (!text.starts_with("{")) return parse_yaml(text);
-  try {
-    return {parse_json(text, {.max_bytes = size_t{1} << 20, .max_depth = 64})};
-  } catch (const Error&) {  // braces of YAML
-    return parse_yaml(text);
-  }
+  if (Json whole = text.starts_with("{") ? json_or_null(text) : Json(); whole.is_object()) return {std::move(whole)};
+  return parse_yaml(text);
 }
 
 std::string text_at(const Json& object, const char* key) {

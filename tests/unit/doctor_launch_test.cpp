@@ -255,6 +255,9 @@ TEST(Launch, kinds_of_files) {
       {"apiVersion: v1\nkind: Pod\n  spec: [\n", InputKind::Command},
       {"My server prints garbage.\nservices:\n  a:\n    image: vllm/vllm-openai\n", InputKind::Log},
       {"```\nservices:\n  a:\n    image: vllm/vllm-openai\n```\n", InputKind::Log},
+      {"{\"object\": {\"apiVersion\": \"v1\", \"kind\": \"Pod\"}}\n{\"apiVersion\": \"v1\", \"kind\": 1}\n",
+       InputKind::Log},
+      {"{\"model_type\": \"llama\", \"kind\": 1}", InputKind::Config},
       {"a: b\nimage: c\n", InputKind::Log}};
   for (const auto& [text, kind] : files) EXPECT_EQ(name_of(kind_of_input(text, true)), name_of(kind)) << text;
 }
