@@ -121,6 +121,10 @@ void Doctor::add_command(const std::string& name, std::string_view text) {
     take_launch(name, std::move(command), facts_);
     ++n_taken;
   }
+  if (!facts_.gpu) {
+    facts_.gpu = parse_gpu(launches.gpu);
+    facts_.gpu_from = {name, 0, launches.gpu, 1, 0};
+  }
   if (n_taken == 0) fail(name + ": " + (refusal.empty() ? no_server(launches) : refusal));
   inputs_.push_back({name, std::string(launches.kind), 0, text.size()});
 }

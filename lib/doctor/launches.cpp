@@ -100,6 +100,9 @@ class Reader {
     if (!value.is_structured()) return;
     if (value.is_object())
       if (const std::string image = image_of(value); !image.empty()) take(value, image, path, is_service);
+    if (launches_.gpu.empty() && value.is_object())
+      for (const char* label : {"nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"})
+        if (launches_.gpu.empty()) launches_.gpu = text_at(value, label);
     for (const auto& item : value.items())
       if (value.is_array() || item.key() != "image")
         visit(item.value(), value.is_array() ? path : item.key(), path == "services" && launches_.kind == kCompose);

@@ -13,6 +13,7 @@ struct Launches {
   std::string_view kind = "command";   // "compose file", "Kubernetes manifest", "chart's values"
   std::vector<ServeCommand> commands;  // of several servers: prefill and decode; the first 64
   std::vector<std::string> images;     // of containers, as many
+  std::string gpu;                     // that a manifest's nodeSelector asks for; "" where it names none
 };
 
 /// Throws Error for a manifest that cannot be read.

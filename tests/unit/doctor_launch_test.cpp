@@ -243,6 +243,16 @@ args: ["--model", "X", "--kv-cache-dtype", "fp8"]
   EXPECT_EQ(read_launches(forms[8].text).kind, "chart's values");
 }
 
+TEST(Launch, the_gpu_is_what_the_manifest_asks_for) {
+  Doctor doctor;
+  doctor.add_command("pod.yaml",
+                     "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector: {nvidia.com/gpu.product: Tesla-T4}\n"
+                     "  containers:\n  - {image: vllm/vllm-openai, args: [--model, X]}\n");
+  const Diagnosis d = doctor.diagnose();
+  ASSERT_TRUE(d.facts.gpu.has_value());
+  EXPECT_EQ(d.facts.gpu->capability, 75);
+}
+
 TEST(Launch, kinds_of_files) {
   const std::pair<const char*, InputKind> files[] = {
       {"import sys\nfrom vllm import LLM\nllm = LLM(model='X')\n", InputKind::Command},
