@@ -141,11 +141,14 @@ test-clusters:
 	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
 	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
+# PARITY_EVERY=4: of the parity tests every fourth.
+PARITY_EVERY = 1
 asan tsan:
 	@sh .ci/packages.sh build test fuzz
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
-	@ctest --test-dir build/$@ -L 'unit|parity|fuzz|selected' --output-on-failure --no-label-summary --no-tests=error \
+	@ctest --test-dir build/$@ -L 'unit|fuzz|selected' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+	@ctest --test-dir build/$@ -L parity -I 1,,$(PARITY_EVERY) --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
 
 # The program with each source compiled alone, with no precompiled header and nothing optimized. By clang, which takes three

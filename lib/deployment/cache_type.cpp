@@ -39,17 +39,13 @@ constexpr std::array kLines = {
     Line{Engine::Sglang, Declares::ModelOptFp8, {{0, 5, 6}, {}}, "fp8_e4m3"},
 };
 
+// By what the newest version makes of it; older ones differ in the lines above alone.
 Declares declares(const KvDeclaration& d, Engine server) {
-  if (!d.declares_cache()) return Declares::Nothing;
-  const ServerKind kind = server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm;
-  const bool four_bits = d.algorithm == "NVFP4" || (d.scheme && d.scheme->is_string() && *d.scheme == "NVFP4") ||
-                         (d.scheme && scheme_text(*d.scheme, "num_bits") == "4");
-  if (d.is_modelopt() && four_bits) return Declares::ModelOptNvfp4;
-  if (!auto_is_fp8(d, kind))
-    return d.is_compressed_tensors() && server == Engine::Sglang ? Declares::Nothing : Declares::Other;
-  return d.is_compressed_tensors() ? Declares::CompressedTensors
-         : d.is_modelopt()         ? Declares::ModelOptFp8
-                                   : Declares::Other;
+  const std::string type = auto_cache_type(d, server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  if (type.empty()) return Declares::Nothing;
+  if (d.is_compressed_tensors()) return Declares::CompressedTensors;
+  if (!d.is_modelopt()) return Declares::Other;
+  return type == "nvfp4" ? Declares::ModelOptNvfp4 : Declares::ModelOptFp8;
 }
 
 /// Without a version that of the newest releases, as everywhere.

@@ -94,7 +94,10 @@ std::string backend_of(const Facts& f) {
 }
 
 CacheRequest cache_request(const Facts& f) {
-  CacheRequest r{.server = f.server, .version = f.version, .options_known = knows_flags(f)};
+  CacheRequest r;
+  r.server = f.server;
+  r.version = f.version;
+  r.options_known = knows_flags(f);
   for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk", "cache-type-v", "ctv"})
     if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
