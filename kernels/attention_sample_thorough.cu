@@ -9,27 +9,22 @@ namespace {
 
 // ---------------------------------------------------------------- queries
 
-constexpr int kMostQuerySlots = RungLadder{kMostBelow, 7}.size();
-
-/// With its query rounded at every slot of the query's ladder.
-struct QueryRow : TileRow {
-  LogSum rounded[kMostQuerySlots];
-  float moved[kMostQuerySlots];  // Σ p (l - l') below exact.maximum
+/// With its query rounded at every rung that it tries.
+struct QueryRow : ThoroughRow {
+  LogSum rounded[kMostQueryRungs];
+  float moved[kMostQueryRungs];  // Σ p (l - l') below exact.maximum
 };
 
-/// The query at the i-th slot of its row's own ladder.
+/// The query at the i-th rung that its row tries.
 struct RoundedQuery {
-  Slots slots;
   int i;
   SampleFormat format;
-  __device__ float operator()(float x, const TileRow& row) const {
-    return rounding_at(slots.rung(i, row.lowest[2]), format)(x);
-  }
+  __device__ float operator()(float x, const QueryRow& row) const { return rounding_at(row.tried.list[i], format)(x); }
 };
 
-/// The thread's two rows and four keys of a block: exact logits and what they weigh, then those of every slot.
+/// The thread's two rows and four keys of a block: exact logits and what they weigh, then those of n rungs.
 __device__ inline void try_queries(QueryRow* rows, KeySlab& slab, const float* q, const HeadRows<float>& keys,
-                                   int64_t key0, const SampleShape& s, const Slots& slots) {
+                                   int64_t key0, const SampleShape& s, int n) {
   const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
   float logits[2][4], p[2][4], others[2][4];
   multiply_keys(logits, slab, q, rows, keys, key0, Rounding{}, AsItIs{});
@@ -39,10 +34,10 @@ __device__ inline void try_queries(QueryRow* rows, KeySlab& slab, const float* q
     to_logits(logits[r], row, key0 + key, s);
     weigh(p[r], logits[r], row.exact, row.factor);
     if (keeps_row())
-      for (int i = 0; i < slots.n; ++i) row.moved[i] *= row.factor;
+      for (int i = 0; i < n; ++i) row.moved[i] *= row.factor;
   }
-  for (int i = 0; i < slots.n; ++i) {
-    multiply_keys(others, slab, q, rows, keys, key0, Rounding{}, RoundedQuery{slots, i, s.format});
+  for (int i = 0; i < n; ++i) {
+    multiply_keys(others, slab, q, rows, keys, key0, Rounding{}, RoundedQuery{i, s.format});
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       QueryRow& row = rows[row0 + r];
@@ -55,53 +50,42 @@ __device__ inline void try_queries(QueryRow* rows, KeySlab& slab, const float* q
   }
 }
 
-/// Block (tile of thorough rows, key-value head, sequence): (1 + slots) key_dim fmaf for a row and key, 10 for a plain
-/// request.
+/// Block (tile of thorough rows, key-value head, sequence): (1 + rungs) key_dim fmaf for a row and key.
 __global__ void __launch_bounds__(kThreads) sample_queries_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
   if (!has_row(sequence, first_row, s)) return;
-  const Slots slots{s.rungs_below, s.n_query_slots, 0, s.n_query_slots};
   KVCAL_SHARED(QueryRow, rows, kRows);
   KVCAL_SHARED(KeySlab, slab, 1);
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
+  if (thread < kRows) {
+    begin_row(rows[thread], first_row + thread, sequence, a, s);
+    begin_thorough(rows[thread], rows[thread], s);
+  }
   __syncthreads();
   const HeadRows<float> keys = keys_of<float>(sequence, s);
   const int last = last_key_of<kRows>(rows);
+  int most = 0;
+  for (int r = 0; r < kRows; ++r) most = max(most, rows[r].tried.n);
   for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys)
-    try_queries(rows, slab[0], static_cast<const float*>(a.q), keys, key0, s, slots);
+    try_queries(rows, slab[0], static_cast<const float*>(a.q), keys, key0, s, most);
   __syncthreads();
   if (thread >= kRows || !rows[thread].there) return;
   const QueryRow& row = rows[thread];
-  for (int i = 0; i < slots.n; ++i)
-    a.figures[row.figures * s.n_figures + s.query_divergence + i] =
+  for (int slot = 0; slot < n_slots(s.query); ++slot) {
+    const int i = row.tried.place_of(row.rungs[2].tried(s.query, slot));
+    a.figures[row.figures * s.n_figures + s.query_divergence + slot] =
         divergence_of(row.moved[i], row.exact, row.rounded[i]);
+  }
 }
 
 // ---------------------------------------------------------------- keys
 
-/// With keys rounded at the slots of this walk.
+/// With keys rounded at the rungs of this walk.
 struct MovedRow : TileRow {
-  LogSum rounded[kSlots];
-  float factors[kSlots];  // as `factor`, of what is below rounded[i].maximum
+  LogSum rounded[kWalkRungs];
+  float factors[kWalkRungs];  // as `factor`, of what is below rounded[i].maximum
 };
-
-/// Logits with keys rounded at a rung -> probabilities of a row, zeros where it does not try the rung.
-__device__ inline void weigh_rounded(float (&p)[4], const float (&others)[4], MovedRow& row, int rung,
-                                     const Slots& slots) {
-  int slot = 0;
-  while (slot < slots.n && slots.rung(slot, row.lowest[0]) != rung) ++slot;
-  for (float& x : p) x = 0.0f;
-  if (slot == slots.n) return;  // so do all threads of the row
-  weigh(p, others, row.rounded[slot], row.factors[slot]);
-  if (!keeps_row()) return;
-  for (int i = slot + 1; i < slots.n; ++i) {
-    if (slots.rung(i, row.lowest[0]) != rung) continue;
-    row.rounded[i] = row.rounded[slot];
-    row.factors[i] = row.factors[slot];
-  }
-}
 
 /// Σ p v, below the exact maximum.
 template <int kColumns>
@@ -115,17 +99,17 @@ __device__ void add_exact(ValueTile<kColumns>& tile, const float (&product)[Valu
       tile.sums[0][r][c] = tile.sums[0][r][c] * rows[Tile::first_row() + r].factor + product[r][c];
 }
 
-/// Σ p' v of the slots at a rung, each below its own maximum.
+/// Σ p' v of the k-th rung, below its own maximum.
 template <int kColumns>
 __device__ void add_rounded(ValueTile<kColumns>& tile, const float (&product)[ValueTile<kColumns>::kOwnRows][4],
-                            const MovedRow* rows, int rung, const Slots& slots) {
+                            const MovedRow* rows, int k) {
   using Tile = ValueTile<kColumns>;
 #pragma unroll
   for (int r = 0; r < Tile::kOwnRows; ++r) {
     const MovedRow& row = rows[Tile::first_row() + r];
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i)
-      if (i < slots.n && slots.rung(i, row.lowest[0]) == rung)
+    for (int i = 0; i < kWalkRungs; ++i)
+      if (i == k)
 #pragma unroll
         for (int c = 0; c < 4; ++c) tile.sums[1 + i][r][c] = tile.sums[1 + i][r][c] * row.factors[i] + product[r][c];
   }
@@ -133,7 +117,7 @@ __device__ void add_rounded(ValueTile<kColumns>& tile, const float (&product)[Va
 
 /// |y' - y|_w² of these columns: where no logit moves, y' has the bits of y.
 template <int kColumns>
-__device__ void add_changes(const ValueTile<kColumns>& tile, const MovedRow* rows, const Slots& slots,
+__device__ void add_changes(const ValueTile<kColumns>& tile, const MovedRow* rows, const Trials& trials,
                             const SampleArrays& a, const SampleShape& s, int column0) {
   using Tile = ValueTile<kColumns>;
 #pragma unroll
@@ -141,26 +125,28 @@ __device__ void add_changes(const ValueTile<kColumns>& tile, const MovedRow* row
     const MovedRow& row = rows[Tile::first_row() + r];
     const float inverse = 1.0f / row.exact.total;
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
+    for (int i = 0; i < kWalkRungs; ++i) {
       const float rounded_inverse = 1.0f / row.rounded[i].total;
       float change[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) change[c] = tile.sums[1 + i][r][c] * rounded_inverse - tile.sums[0][r][c] * inverse;
       const float squares = weighted_square<kColumns>(change, row, a, s, column0 + Tile::first_column());
-      if (Tile::first_column() != 0 || !row.there || i >= slots.n) continue;
-      float& figure = a.figures[row.figures * s.n_figures + s.key_change + slots.first + i];
-      figure = column0 == 0 ? squares : figure + squares;
+      if (Tile::first_column() != 0 || !row.there || i >= trials.n) continue;
+      for_slots(row.rungs[0], trials.list[i], s, [&](int slot) {
+        float& figure = a.figures[row.figures * s.n_figures + s.key_change + slot];
+        figure = column0 == 0 ? squares : figure + squares;
+      });
     }
   }
 }
 
-/// Block (tile of thorough rows and walk, key-value head, sequence): (1 + rungs) (key_dim + value_dim) fmaf for a row
+/// Block (tile of thorough rows, key-value head, sequence): (1 + rungs) (key_dim + value_dim) fmaf for a row
 /// and key, as the plain figures, but with the logits made anew for each kColumns of values.
 template <int kColumns>
 __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleArrays a, SampleShape s) {
   using Tile = ValueTile<kColumns>;
   const SampledSequence sequence = a.sequences[blockIdx.z];
-  const auto [first_row, slots] = walk_of_block(s);
+  const int64_t first_row = int64_t{blockIdx.x} * kRows;
   if (!has_row(sequence, first_row, s)) return;
   KVCAL_SHARED(MovedRow, rows, kRows);
   KVCAL_SHARED(Rungs, rungs, 1);
@@ -171,44 +157,45 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
   const HeadRows<float> keys = keys_of<float>(sequence, s), values = values_of<float>(sequence, s);
   const auto* q = static_cast<const float*>(a.q);
 
-  for (int column0 = 0; column0 < s.value_dim; column0 += kColumns) {
+  for (int first = 0, column0 = 0; first == 0 || first < rungs[0].n;) {
     __syncthreads();  // the rows' states have been read
     if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
     __syncthreads();
-    if (column0 == 0) list_rungs<kRows>(rungs[0], rows, 0, slots);
+    if (first == 0 && column0 == 0) list_rungs<kRows>(rungs[0], rows, 0, s);
+    const Trials trials(rungs[0], first);
     const int last = last_key_of<kRows>(rows);
     Tile tile = {};
     for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys) {
       float p[2][4], logits[2][4], product[Tile::kOwnRows][4];
-      for (int k = -1; k < rungs[0].n; ++k) {  // -1: keys as they are
-        const int rung = k < 0 ? 0 : rungs[0].list[k];
-        multiply_keys(logits, key_slab[0], q, rows, keys, key0, k < 0 ? Rounding{} : rounding_at(rung, s.format),
-                      AsItIs{});
+      for (int k = -1; k < trials.n; ++k) {  // -1: keys as they are
+        multiply_keys(logits, key_slab[0], q, rows, keys, key0,
+                      k < 0 ? Rounding{} : rounding_at(trials.list[k], s.format), AsItIs{});
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           MovedRow& row = rows[row0 + r];
           to_logits(logits[r], row, key0 + key, s);
-          if (k < 0)
-            weigh(p[r], logits[r], row.exact, row.factor);
-          else
-            weigh_rounded(p[r], logits[r], row, rung, slots);
+          weigh(p[r], logits[r], k < 0 ? row.exact : row.rounded[k], k < 0 ? row.factor : row.factors[k]);
           probabilities[0].store(p[r], row0 + r, key);
         }
         multiply_values<kColumns>(product, value_slab[0], probabilities[0], values, key0, column0, Rounding{});
         if (k < 0)
           add_exact(tile, product, rows);
         else
-          add_rounded(tile, product, rows, rung, slots);
+          add_rounded(tile, product, rows, k);
       }
     }
     __syncthreads();
-    add_changes(tile, rows, slots, a, s, column0);
+    add_changes(tile, rows, trials, a, s, column0);
+    column0 += kColumns;
+    if (column0 < s.value_dim) continue;
+    column0 = 0;
+    first += kWalkRungs;
   }
 }
 
 void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  launch(KVCAL_KERNEL(sample_queries_kernel), grid_of<kRows>(s, 1), dim3(kThreads), 0, stream, a, s);
-  const dim3 grid = grid_of<kRows>(s, n_blocks(s.n_slots, kSlots));
+  launch(KVCAL_KERNEL(sample_queries_kernel), grid_of<kRows>(s), dim3(kThreads), 0, stream, a, s);
+  const dim3 grid = grid_of<kRows>(s);
   with_columns(s, [&]<int kColumns>() {
     launch(KVCAL_KERNEL(sample_key_change_kernel<kColumns>), grid, dim3(kThreads), 0, stream, a, s);
   });

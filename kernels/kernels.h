@@ -309,6 +309,10 @@ struct SampleArrays {
   const float* column_norms;  // [n_heads, value_dim]
   PickedKeys picked;
   float *key_absmax, *value_absmax;  // by position of all sequences; scratch. The same array: one scale
+  // Scratch, up to which rung keys (0) and values (1) are alike: of a sequence's block of 64 tokens
+  // [n_positions / 64 + 1, n_kv_heads, 2], behind first_absmax / 64; of what a row of the request may see
+  // [n, n_kv_heads, 2]; and queries [n, n_heads].
+  int32_t *block_alike, *alike, *query_alike;
   int32_t* rungs;
   float* figures;
 };
@@ -319,7 +323,7 @@ struct SampleShape {
   float scale, softcap;
   // As the SampleRequest says.
   SampleFormat format;
-  int rungs_below, n_slots, n_query_slots;   // of the ladder of keys and values, of the query's
+  RungLadder cache, query;
   int n_rungs, n_figures;                    // of a row: 2, or 3 where some row is thorough
   int output, key_divergence, value_change;  // where these figures are
   int query_divergence, key_change;

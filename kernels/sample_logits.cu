@@ -2,8 +2,8 @@
 // query, rounded at rungs of a ladder. The formulas are those of attention_sample.cu, the products
 // device/sample_slabs.cuh's.
 //
-// A block walks over the keys of 64 rows once for each four rungs that some row tries; of queries for five slots of
-// each row's own ladder. A thread keeps sums of its own rows and keys, in powers of two; they meet at the end of the
+// A block walks over the keys of 64 rows once for each four rungs that some row tries; of queries for four of
+// each row's own. A thread keeps sums of its own rows and keys, in powers of two; they meet at the end of the
 // walk.
 #include "kernels/device/sample_slabs.cuh"
 #include "kernels/device/shared.cuh"
@@ -120,45 +120,46 @@ struct RowSums {
 
 /// Keys: 32 rows and 16 keys a warp, so that a rounded operand meets two tiles of rows.
 struct KeyForm {
-  static constexpr int kTrials = kSlots, kRowTiles = 2, kKeyTiles = 1;
+  static constexpr int kRowTiles = 2, kKeyTiles = 1;
+  using Row = TileRow;
   const Rungs& rungs;
   bool clips;
 
-  __device__ KeyForm(Rungs& list, const TileRow* rows, const SampleShape& s)
+  __device__ KeyForm(Rungs& list, const Row* rows, const SampleShape& s)
       : rungs(list), clips(cuda::clips<kRows>(rows, 0, s)) {
-    list_rungs<kRows>(list, rows, 0, {s.rungs_below, s.n_slots, 0, s.n_slots});
+    list_rungs<kRows>(list, rows, 0, s);
   }
+  static __device__ void begin(Row& row, const TileRow& known, const SampleShape&) { row = known; }
   __device__ int n() const { return rungs.n; }
-  __device__ RungTrials trials(int first, const TileRow&, const TileRow&, const SampleShape& s) const {
-    return {rungs, first, clips, s.format};
+  __device__ RungTrials trials(int first, const Row&, const Row&, const SampleShape& s) const {
+    return {Trials(rungs, first), clips, s.format};
   }
   /// A row's figures of this walk; of the first one also what other kernels need.
-  __device__ void write(float* figures, const RowSums<kTrials>& sums, const TileRow& row, const RungTrials& trials,
+  __device__ void write(float* figures, const RowSums<kWalkRungs>& sums, const Row& row, const RungTrials& trials,
                         int first, const SampleShape& s) const {
     const bool thorough = row.thorough && s.n_rungs == 3;
-    const Slots slots{s.rungs_below, s.n_slots, 0, s.n_slots};
     if (first == 0) {
       exact_kept(s).keep(figures, sums.exact.maximum, sums.exact.total);
       for (int i = s.query_divergence; i < s.n_figures; ++i) figures[i] = -1.0f;
       if (thorough) thorough_kept(s).keep(figures, sums.exact.maximum, sums.exact.total);
     }
 #pragma unroll
-    for (int i = 0; i < kTrials; ++i)
-      for (int slot = 0; slot < s.n_slots && i < trials.n; ++slot) {
-        if (slots.rung(slot, row.lowest[0]) != trials.rungs[i]) continue;
-        figures[s.key_divergence + slot] = sums.divergence(i);
+    for (int i = 0; i < kWalkRungs; ++i) {
+      if (i >= trials.n) break;
+      const float divergence = sums.divergence(i);
+      for_slots(row.rungs[0], trials.rungs[i], s, [&](int slot) {
+        figures[s.key_divergence + slot] = divergence;
         if (thorough) rounded_kept(s, slot).keep(figures, sums.rounded[i].maximum, sums.rounded[i].total);
-      }
+      });
+    }
   }
 };
 
-/// The slots of two rows' ladders of queries that a walk tries.
-struct QuerySlots {
-  static constexpr int kMost = 5;
+/// The rungs of two rows' queries that a walk tries.
+struct QueryTrials {
   PairRounding at_one;
   bool clips;
-  Slots slots;
-  int n, lowest[2];
+  int n, rungs[2][kWalkRungs];
 
   /// An operand's registers are of the first row and the second in turn.
   template <bool kClips, int kKeyTiles>
@@ -166,7 +167,7 @@ struct QuerySlots {
     if (i >= n) return false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const PairRounding at_rung = at_one.above(slots.rung(i, lowest[half]));
+      const PairRounding at_rung = at_one.above(rungs[half][i]);
       x.query[0][half] = at_rung.template round<kClips>(x.query[0][half]);
       x.query[0][half + 2] = at_rung.template round<kClips>(x.query[0][half + 2]);
     }
@@ -176,22 +177,36 @@ struct QuerySlots {
 
 /// The query: 16 rows and 32 keys a warp.
 struct QueryForm {
-  static constexpr int kTrials = QuerySlots::kMost, kRowTiles = 1, kKeyTiles = 2;
-  int n_slots;
+  static constexpr int kRowTiles = 1, kKeyTiles = 2;
+  using Row = ThoroughRow;
+  int most;  // that one of the rows tries
   bool clips;
 
-  __device__ QueryForm(Rungs&, const TileRow* rows, const SampleShape& s)
-      : n_slots(s.n_query_slots), clips(cuda::clips<kRows>(rows, 2, s)) {}
-  __device__ int n() const { return n_slots; }
-  __device__ QuerySlots trials(int first, const TileRow& row, const TileRow& other, const SampleShape& s) const {
-    const int n = n_slots - first < kTrials ? n_slots - first : kTrials;
-    return {pair_rounding(s.format), clips, {s.rungs_below, n_slots, first, n}, n, {row.lowest[2], other.lowest[2]}};
+  __device__ QueryForm(Rungs&, const Row* rows, const SampleShape& s) : most(0), clips(cuda::clips<kRows>(rows, 2, s)) {
+    for (int r = 0; r < kRows; ++r) most = max(most, rows[r].tried.n);
   }
-  __device__ void write(float* figures, const RowSums<kTrials>& sums, const TileRow&, const QuerySlots& trials,
+  static __device__ void begin(Row& row, const TileRow& known, const SampleShape& s) { begin_thorough(row, known, s); }
+  __device__ int n() const { return most; }
+  __device__ QueryTrials trials(int first, const Row& row, const Row& other, const SampleShape& s) const {
+    QueryTrials trials{pair_rounding(s.format), clips, min(most - first, kWalkRungs), {}};
+#pragma unroll
+    for (int i = 0; i < kWalkRungs; ++i) {
+      const int at = min(first + i, kMostQueryRungs - 1);
+      trials.rungs[0][i] = row.tried.list[at];
+      trials.rungs[1][i] = other.tried.list[at];
+    }
+    return trials;
+  }
+  __device__ void write(float* figures, const RowSums<kWalkRungs>& sums, const Row& row, const QueryTrials& trials,
                         int first, const SampleShape& s) const {
 #pragma unroll
-    for (int i = 0; i < kTrials; ++i)
-      if (i < trials.n) figures[s.query_divergence + first + i] = sums.divergence(i);
+    for (int i = 0; i < kWalkRungs; ++i) {
+      if (i >= trials.n || first + i >= row.tried.n) break;
+      const float divergence = sums.divergence(i);
+      for (int slot = 0; slot < n_slots(s.query); ++slot)
+        if (row.rungs[2].tried(s.query, slot) == row.tried.list[first + i])
+          figures[s.query_divergence + slot] = divergence;
+    }
   }
 };
 
@@ -201,15 +216,15 @@ template <class Form>
 struct Shared {
   static constexpr int kKeyWarps = kKeys / (16 * Form::kKeyTiles);  // that share a row
   Slab<kRows> slabs[2];
-  RowSums<Form::kTrials> sums[kKeyWarps][kRows];
-  TileRow rows[kRows];
+  RowSums<kWalkRungs> sums[kKeyWarps][kRows];
+  typename Form::Row rows[kRows];
   Rungs rungs;
 };
 
 /// Block (tile of rows, key-value head, sequence).
 template <class Form>
 __global__ void __launch_bounds__(kThreads) sample_logits_kernel(SampleArrays a, SampleShape s) {
-  constexpr int kTrials = Form::kTrials, kRowTiles = Form::kRowTiles, kKeyTiles = Form::kKeyTiles;
+  constexpr int kRowTiles = Form::kRowTiles, kKeyTiles = Form::kKeyTiles;
   constexpr int kKeyWarps = Shared<Form>::kKeyWarps;
   const SampledSequence sequence = a.sequences[blockIdx.z];
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
@@ -217,55 +232,55 @@ __global__ void __launch_bounds__(kThreads) sample_logits_kernel(SampleArrays a,
   auto& m = *dynamic_shared<Shared<Form>>();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
   const int row0 = warp / kKeyWarps * kRowTiles * 16, key = warp % kKeyWarps * kKeyTiles * 16;
-  if (thread < kRows) m.rows[thread] = row_of(first_row + thread, sequence, a, s);
+  if (thread < kRows) Form::begin(m.rows[thread], row_of(first_row + thread, sequence, a, s), s);
   __syncthreads();
   const Form form(m.rungs, m.rows, s);
-  for (int first = 0; first < form.n(); first += kTrials) {
+  for (int first = 0; first < form.n(); first += kWalkRungs) {
     const auto trials = form.trials(first, m.rows[row0 + lane / 4], m.rows[row0 + lane / 4 + 8], s);
-    RowSums<kTrials> sums[kRowTiles][2];
+    RowSums<kWalkRungs> sums[kRowTiles][2];
 #pragma unroll
     for (int r = 0; r < 2 * kRowTiles; ++r) {
       const LogSum sink = m.rows[row0 + r * 8 + lane / 4].exact;
       const bool begins = key == 0 && lane % 4 == 0;
       sums[r / 2][r % 2].begin(begins ? PowerSum{sink.maximum * kLog2E, sink.total} : PowerSum{-INFINITY, 0.0f});
     }
-    walk_keys<kTrials, kRowTiles, kKeyTiles>(
+    walk_keys<kWalkRungs, kRowTiles, kKeyTiles>(
         m.slabs, static_cast<const bf16*>(a.q), m.rows, keys_of<bf16>(sequence, s), row0, key, trials, [](int64_t) {},
-        [&](int64_t key0, const float(&dots)[1 + kTrials][kRowTiles][2 * kKeyTiles][4]) {
+        [&](int64_t key0, const float(&dots)[1 + kWalkRungs][kRowTiles][2 * kKeyTiles][4]) {
 #pragma unroll
           for (int r = 0; r < 2 * kRowTiles; ++r) {
-            const TileRow& row = m.rows[row0 + r * 8 + lane / 4];
-            float logits[1 + kTrials][4 * kKeyTiles], p[4 * kKeyTiles];
+            const auto& row = m.rows[row0 + r * 8 + lane / 4];
+            float logits[1 + kWalkRungs][4 * kKeyTiles], p[4 * kKeyTiles];
 #pragma unroll
-            for (int i = 0; i <= kTrials; ++i)
+            for (int i = 0; i <= kWalkRungs; ++i)
 #pragma unroll
               for (int j = 0; j < 4 * kKeyTiles; ++j) logits[i][j] = dots[i][r / 2][j / 2][r % 2 * 2 + j % 2];
             to_exponents(logits, static_cast<int>(key0) + key + lane % 4 * 2, row, s);
             sums[r / 2][r % 2].add(logits[0], p);
 #pragma unroll
-            for (int i = 0; i < kTrials; ++i)
+            for (int i = 0; i < kWalkRungs; ++i)
               if (i < trials.n) sums[r / 2][r % 2].compare(i, logits[0], p, logits[1 + i]);
           }
         });
 #pragma unroll
     for (int r = 0; r < 2 * kRowTiles; ++r) {
-      RowSums<kTrials>& own = sums[r / 2][r % 2];
+      RowSums<kWalkRungs>& own = sums[r / 2][r % 2];
       for (int lanes = 1; lanes < 4; lanes *= 2) own.join(own.of_lane(lanes));
       if (lane % 4 == 0) m.sums[key / (16 * kKeyTiles)][row0 + r * 8 + lane / 4] = own;
     }
     __syncthreads();
     if (thread >= kRows || !m.rows[thread].there) continue;  // the walks have as many barriers for all
-    RowSums<kTrials> all = m.sums[0][thread];
+    RowSums<kWalkRungs> all = m.sums[0][thread];
     for (int w = 1; w < kKeyWarps; ++w) all.join(m.sums[w][thread]);
-    const TileRow& row = m.rows[thread];
+    const auto& row = m.rows[thread];
     form.write(a.figures + row.figures * s.n_figures, all, row, trials, first, s);
   }
 }
 
 template <class Form>
 void start(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  launch(KVCAL_KERNEL(sample_logits_kernel<Form>), grid_of<kRows>(s, 1), dim3(kThreads), sizeof(Shared<Form>), stream,
-         a, s);
+  launch(KVCAL_KERNEL(sample_logits_kernel<Form>), grid_of<kRows>(s), dim3(kThreads), sizeof(Shared<Form>), stream, a,
+         s);
 }
 
 }  // namespace

@@ -57,9 +57,8 @@ SampleShape shape_of(const SampleRequest& request, const AttentionSpec& spec) {
   s.scale = spec.scale;
   s.softcap = spec.softcap;
   s.format = request.format;
-  s.rungs_below = request.rungs_below;
-  s.n_slots = request.cache().size();
-  s.n_query_slots = request.query().size();
+  s.cache = request.cache();
+  s.query = request.query();
   s.n_rungs = request.thorough.empty() ? 2 : 3;
   s.n_figures = request.thorough.empty() ? request.query_divergence() : request.n_figures();
   s.output = request.output();
@@ -111,6 +110,10 @@ AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& 
   arrays.picked = picked_keys(spec.picked, q.dim(1));
   arrays.key_absmax = absmax();
   arrays.value_absmax = request.one_scale ? arrays.key_absmax : absmax();
+  const auto integers = [&](const Shape& extents) { return data_as<int32_t>(temporary(extents, DType::I32)); };
+  arrays.block_alike = integers({all.n_positions / kAlikeTokens + 1, shape.n_kv_heads, 2});
+  arrays.alike = integers({n, shape.n_kv_heads, 2});
+  arrays.query_alike = integers({n, shape.n_heads});
   arrays.rungs = data_as<int32_t>(sample.rungs);
   arrays.figures = data_as<float>(sample.figures);
   sample_rungs(q.dtype, arrays, shape, stream_.get());

@@ -20,7 +20,7 @@ constexpr int kKeyWarps = 4;  // that share a row of logits
 
 /// Values: p (v' - v), and p v.
 struct ValueForm {
-  static constexpr int kSite = 1, kKeyTrials = 0, kWeights = 1, kSums = 1 + kSlots;
+  static constexpr int kSite = 1, kKeyTrials = 0, kWeights = 1, kSums = 1 + kWalkRungs;
 
   static __device__ int figure(const SampleShape& s) { return s.value_change; }
   static __device__ NoTrial key_trials(const RungTrials&) { return {}; }
@@ -40,7 +40,7 @@ struct ValueForm {
 
 /// Keys: (p' - p) v.
 struct KeyForm {
-  static constexpr int kSite = 0, kKeyTrials = kSlots, kWeights = kSlots, kSums = kSlots;
+  static constexpr int kSite = 0, kKeyTrials = kWalkRungs, kWeights = kWalkRungs, kSums = kWalkRungs;
 
   static __device__ int figure(const SampleShape& s) { return s.key_change; }
   static __device__ const RungTrials& key_trials(const RungTrials& trials) { return trials; }
@@ -59,7 +59,7 @@ struct KeyForm {
 
 /// A row with what makes probabilities of its logits; inverse zero where it does not try a rung.
 struct OutputRow : TileRow {
-  KeptSum sum, rounded[kSlots];
+  KeptSum sum, rounded[kWalkRungs];
 };
 
 template <class Form, int kColumns>
@@ -185,7 +185,6 @@ __device__ void store_squares(S& m, const float (&sums)[Form::kSums][kRowTiles][
 template <class Form, class S>
 __device__ void write_figures(const S& m, const OutputRow& row, int r, const RungTrials& trials, bool first_columns,
                               const SampleArrays& a, const SampleShape& s) {
-  const Slots slots{s.rungs_below, s.n_slots, 0, s.n_slots};
   float* figures = a.figures + row.figures * s.n_figures;
 #pragma unroll
   for (int i = 0; i < Form::kSums; ++i) {
@@ -195,21 +194,21 @@ __device__ void write_figures(const S& m, const OutputRow& row, int r, const Run
     for (int w = 0; w < kWarps; ++w) sum += m.squares[w][i][r];
     const auto add = [&](float& figure) { figure = first_columns ? sum : figure + sum; };
     if (trial < 0) add(figures[s.output]);
-    for (int slot = 0; slot < s.n_slots && trial >= 0; ++slot)
-      if (slots.rung(slot, row.lowest[Form::kSite]) == trials.rungs[trial]) add(figures[Form::figure(s) + slot]);
+    if (trial >= 0)
+      for_slots(row.rungs[Form::kSite], trials.rungs[trial], s,
+                [&](int slot) { add(figures[Form::figure(s) + slot]); });
   }
 }
 
 /// What of the row's own slots the rungs of this walk are.
 template <class Form>
 __device__ void find_rounded(OutputRow& row, const RungTrials& trials, const SampleArrays& a, const SampleShape& s) {
-  const Slots slots{s.rungs_below, s.n_slots, 0, s.n_slots};
 #pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
+  for (int i = 0; i < kWalkRungs; ++i) {
     row.rounded[i] = {};
-    for (int slot = 0; slot < s.n_slots && i < trials.n; ++slot)
-      if (slots.rung(slot, row.lowest[0]) == trials.rungs[i])
-        row.rounded[i] = rounded_kept(s, slot).read(a.figures + row.figures * s.n_figures);
+    if (i < trials.n)
+      for_slots(row.rungs[0], trials.rungs[i], s,
+                [&](int slot) { row.rounded[i] = rounded_kept(s, slot).read(a.figures + row.figures * s.n_figures); });
   }
 }
 
@@ -229,11 +228,11 @@ __global__ void __launch_bounds__(kThreads) sample_outputs_kernel(SampleArrays a
     row.sum = row.there ? Form::exact(s).read(a.figures + row.figures * s.n_figures) : KeptSum{};
   }
   __syncthreads();
-  list_rungs<kRows>(m.rungs, m.rows, Form::kSite, {s.rungs_below, s.n_slots, 0, s.n_slots});
+  list_rungs<kRows>(m.rungs, m.rows, Form::kSite, s);
   const bool clips_some = clips<kRows>(m.rows, Form::kSite, s);
   const HeadRows<bf16> keys = keys_of<bf16>(sequence, s), values = values_of<bf16>(sequence, s);
-  for (int first = 0; first < m.rungs.n; first += kSlots) {
-    const RungTrials trials(m.rungs, first, clips_some, s.format);
+  for (int first = 0; first < m.rungs.n; first += kWalkRungs) {
+    const RungTrials trials(Trials(m.rungs, first), clips_some, s.format);
     if constexpr (Form::kKeyTrials != 0)
       if (thread < kRows && m.rows[thread].there) find_rounded<Form>(m.rows[thread], trials, a, s);
     for (int column0 = 0; column0 < s.value_dim; column0 += kColumns) {
@@ -261,7 +260,7 @@ __global__ void __launch_bounds__(kThreads) sample_outputs_kernel(SampleArrays a
 
 template <class Form, int kColumns>
 void start(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  launch(KVCAL_KERNEL(sample_outputs_kernel<Form, kColumns>), grid_of<kRows>(s, 1), dim3(kThreads),
+  launch(KVCAL_KERNEL(sample_outputs_kernel<Form, kColumns>), grid_of<kRows>(s), dim3(kThreads),
          sizeof(Shared<Form, kColumns>), stream, a, s);
 }
 

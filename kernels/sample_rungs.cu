@@ -1,16 +1,13 @@
-// The rungs that sampled attention tries for a row: from the largest magnitudes of its sequence up to the last key that
-// it sees, and of its query.
-#include "kernels/device/real.cuh"
-#include "kernels/device/reduce.cuh"
-#include "kernels/device/rung.cuh"
-#include "kernels/kernels.h"
+// What decides which rungs sampled attention tries for a row: the largest magnitudes of its sequence up to the last key
+// that it sees, and of its query, and how many values are small.
+#include "kernels/device/sample_rows.cuh"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
 
 namespace kvcal::cuda {
 namespace {
 
-constexpr int kThreads = 256, kPositions = 8;
+constexpr int kPositions = 8;
 
 /// absmax[position] of rows of n elements; a warp per position.
 template <class T>
@@ -51,6 +48,92 @@ __global__ void sample_rungs_kernel(SampleArrays a, SampleShape s) {
   }
 }
 
+/// Whether in each token and each channel of rows [from, to), at most kAlikeTokens, few values are subnormal at a rung.
+/// All threads of the block get the answer.
+template <class T>
+__device__ bool has_few_subnormal(const HeadRows<T>& rows, int64_t from, int64_t to, int rung) {
+  const float least = scale_of(rung - kNormalExponent);
+  const int thread = static_cast<int>(threadIdx.x);
+  float many = 0.0f;
+  const auto count = [&](float x, float& small, float& nonzero) {
+    const float magnitude = fabsf(x);
+    if (magnitude > 0.0f) nonzero += 1.0f;
+    if (magnitude > 0.0f && magnitude < least) small += 1.0f;
+  };
+  const auto conclude = [&](float small, float nonzero) {
+    if (small * kFewSubnormal > nonzero) many = 1.0f;
+  };
+  for (int64_t t = from + thread / kWarp; t < to; t += kThreads / kWarp) {
+    float small = 0.0f, nonzero = 0.0f;
+    for (int c = thread % kWarp; c < rows.width; c += kWarp) count(rows.at(t, c), small, nonzero);
+    conclude(warp_reduce(small, Sum()), warp_reduce(nonzero, Sum()));
+  }
+  for (int c = thread; c < rows.width; c += kThreads) {
+    float small = 0.0f, nonzero = 0.0f;
+    for (int64_t t = from; t < to; ++t) count(rows.at(t, c), small, nonzero);
+    conclude(small, nonzero);
+  }
+  return row_reduce<kThreads>(many, Maximum()) == 0.0f;
+}
+
+/// The highest rung with few.
+template <class T>
+__device__ int alike_rung_of(const HeadRows<T>& rows, int64_t from, int64_t to) {
+  int few = kNoneAlike, many = kMostRung + 1;
+  while (many - few > 1) {
+    const int rung = (few + many) / 2;
+    (has_few_subnormal(rows, from, to, rung) ? few : many) = rung;
+  }
+  return few;
+}
+
+/// Block (complete 64 tokens, key-value head, sequence).
+template <class T>
+__global__ void block_alike_kernel(SampleArrays a, SampleShape s) {
+  const SampledSequence sequence = a.sequences[blockIdx.z];
+  const int64_t from = int64_t{blockIdx.x} * kAlikeTokens, to = from + kAlikeTokens;
+  if (to > sequence.n_tokens) return;
+  const int64_t block = sequence.first_absmax / kAlikeTokens + blockIdx.x;
+  int32_t* alike = a.block_alike + (block * s.n_kv_heads + blockIdx.y) * 2;
+  const int keys = alike_rung_of(keys_of<T>(sequence, s), from, to),
+            values = alike_rung_of(values_of<T>(sequence, s), from, to);
+  if (threadIdx.x != 0) return;
+  alike[0] = keys;
+  alike[1] = values;
+}
+
+/// Block (sampled row, key-value head): the complete 64 tokens up to the last key that it sees, the last 64 of these,
+/// and the queries of the group.
+template <class T>
+__global__ void row_alike_kernel(SampleArrays a, SampleShape s) {
+  const SampledRow row = a.rows[blockIdx.x];
+  const SampledSequence sequence = a.sequences[row.sequence];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t end = int64_t{row.last_key} + 1, from = end < kAlikeTokens ? 0 : end - kAlikeTokens;
+  int alike[2] = {alike_rung_of(keys_of<T>(sequence, s), from, end),
+                  alike_rung_of(values_of<T>(sequence, s), from, end)};
+  for (int site = 0; site < 2; ++site) {
+    float above = static_cast<float>(-kMostRung);  // of what is looked for the negative
+    for (int64_t b = thread; b < end / kAlikeTokens; b += kThreads) {
+      const int64_t block = sequence.first_absmax / kAlikeTokens + b;
+      above = fmaxf(above, static_cast<float>(-a.block_alike[(block * s.n_kv_heads + blockIdx.y) * 2 + site]));
+    }
+    const int of_blocks = -static_cast<int>(row_reduce<kThreads>(above, Maximum()));
+    if (thread == 0) a.alike[(int64_t{row.index} * s.n_kv_heads + blockIdx.y) * 2 + site] = min(alike[site], of_blocks);
+  }
+  const int64_t group = s.n_heads / s.n_kv_heads;
+  for (int64_t head = blockIdx.y * group + thread / kWarp; head < (blockIdx.y + 1) * group; head += kThreads / kWarp) {
+    const T* q = static_cast<const T*>(a.q) + (row.row * s.n_heads + head) * s.key_dim;
+    float below = -INFINITY;  // the largest negative: of magnitudes the smallest
+    for (int64_t c = thread % kWarp; c < s.key_dim; c += kWarp)
+      if (const float magnitude = fabsf(widen(q[c])); magnitude > 0.0f) below = fmaxf(below, -magnitude);
+    const uint32_t bits = __float_as_uint(-warp_reduce(below, Maximum()));
+    const int normal = static_cast<int>(bits >> 23) - 127 + kNormalExponent;  // infinity where all are zeros
+    if (thread % kWarp == 0)
+      a.query_alike[int64_t{row.index} * s.n_heads + head] = min(max(normal, kNoneAlike), kMostRung);
+  }
+}
+
 template <class T>
 void row_absmax(const SampleArrays& a, const SampleShape& s, float* to, bool of_values, cudaStream_t stream) {
   launch(KVCAL_KERNEL(row_absmax_kernel<T>), dim3(n_blocks(s.longest, kPositions), n_blocks(s.n_sequences, 1)),
@@ -66,6 +149,13 @@ void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape,
     row_absmax<T>(arrays, shape, arrays.key_absmax, false, stream);
     if (arrays.value_absmax != arrays.key_absmax) row_absmax<T>(arrays, shape, arrays.value_absmax, true, stream);
     launch(KVCAL_KERNEL(sample_rungs_kernel<T>), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays,
+           shape);
+    if (shape.format == SampleFormat::Int8) return;  // nothing is alike
+    const unsigned heads = n_blocks(shape.n_kv_heads, 1);
+    if (const int64_t blocks = shape.longest / kAlikeTokens; blocks > 0)
+      launch(KVCAL_KERNEL(block_alike_kernel<T>), dim3(n_blocks(blocks, 1), heads, n_blocks(shape.n_sequences, 1)),
+             dim3(kThreads), 0, stream, arrays, shape);
+    launch(KVCAL_KERNEL(row_alike_kernel<T>), dim3(n_blocks(shape.n_rows, 1), heads), dim3(kThreads), 0, stream, arrays,
            shape);
   });
 }

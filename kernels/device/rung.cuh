@@ -7,10 +7,8 @@
 
 namespace kvcal::cuda {
 
-constexpr int kLeastRung = -kMostRung;
-
-/// 4^rung.
-__device__ inline float scale_of(int rung) { return __uint_as_float(static_cast<uint32_t>(127 + 2 * rung) << 23); }
+/// 2^rung.
+__device__ inline float scale_of(int rung) { return __uint_as_float(static_cast<uint32_t>(127 + rung) << 23); }
 
 /// scale · rounded(x / scale) at a rung; x itself where it is none.
 struct Rounding {
@@ -27,9 +25,9 @@ __device__ inline Rounding rounding_at(int rung, SampleFormat format) {
   return {scale_of(rung), scale_of(-rung), format == SampleFormat::Int8};
 }
 
-// Bits of bf16; the last are what a factor of four adds to those of a number.
+// Bits of bf16; the last are what a factor of two adds to those of a number.
 constexpr uint32_t kOneBits = 0x3F80, kSixteenBits = 0x4180, kTwentyFourBits = 0x41C0, kSignBit = 0x8000,
-                   kExponentBits = 0x7F80, kFourTimes = 2 << 7;
+                   kExponentBits = 0x7F80, kTwice = 1 << 7;
 
 /// The same of two bf16 in a register, for which it is exact. To a magnitude is added, and taken off again, sixteen
 /// times its power of two, of which the last bit is the step that E4M3 has there: bf16's sum rounds. Subnormals have
@@ -59,7 +57,7 @@ struct PairRounding {
 
   /// So many rungs above.
   __device__ PairRounding above(int rungs) const {
-    const uint32_t powers = static_cast<uint32_t>(rungs) * both(kFourTimes);
+    const uint32_t powers = static_cast<uint32_t>(rungs) * both(kTwice);
     return {exponents, least + powers, most + powers};
   }
 };
@@ -70,13 +68,35 @@ __device__ inline PairRounding pair_rounding(SampleFormat format) {
   return {both(kExponentBits), both(0x3C80), both(0x43E0)};                  // 2^-6, 448
 }
 
-/// Slots [first, first + n) of a ladder, and their rungs for a row whose lowest is given (RungLadder::rung).
-struct Slots {
-  int below, size;  // of the ladder
-  int first, n;
+// RungLadder's functions, for kernels.
 
-  __device__ int rung(int i, int lowest) const {
-    return first + i == size - 1 ? kRungOfOne : lowest - below + first + i;
+__device__ inline int n_slots(const RungLadder& ladder) { return ladder.below + ladder.above + 2; }
+
+/// The highest rung before 1.0.
+__device__ inline int highest_rung(const RungLadder& ladder, int lowest) {
+  const int top = max(lowest + ladder.beyond, ladder.most);
+  return min(lowest + ladder.above, top);
+}
+
+/// What is known of a row that decides which rungs it tries: the lowest that clips nothing, and up to which others
+/// round as that does.
+struct RungsOfRow {
+  int lowest, alike;
+
+  /// The one that stands for all alike; none where alike < lowest.
+  __device__ int common() const { return min(max(kRungOfOne, lowest), alike); }
+
+  /// The rung that is tried for a slot.
+  __device__ int tried(const RungLadder& ladder, int slot) const {
+    const bool last = slot == n_slots(ladder) - 1;
+    const int rung = last ? kRungOfOne : min(lowest - ladder.below + slot, highest_rung(ladder, lowest));
+    return rung >= lowest && rung <= alike ? common() : rung;
+  }
+
+  /// Whether it is tried for some slot.
+  __device__ bool tries(const RungLadder& ladder, int rung) const {
+    if (rung >= lowest && rung <= alike) return rung == common();
+    return rung == kRungOfOne || (rung >= lowest - ladder.below && rung <= highest_rung(ladder, lowest));
   }
 };
 

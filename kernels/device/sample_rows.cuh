@@ -13,9 +13,9 @@
 namespace kvcal::cuda {
 
 constexpr int kKeys = 64, kThreads = 256;
-constexpr int kSlots = 4;      // of a ladder that one walk over the keys tries
+constexpr int kWalkRungs = 4;  // that one walk over the keys tries
 constexpr int kMostBelow = 8;  // SampleRequest::rungs_below
-constexpr int kLowestTried = kLeastRung - kMostBelow, kTried = kMostRung + 2 - kLowestTried + 1;
+constexpr int kLowestTried = kLeastRung - kMostBelow, kTried = kMostRung + 4 - kLowestTried + 1;
 
 /// Log of a sum of exponentials.
 struct LogSum {
@@ -47,7 +47,7 @@ struct TileRow {
   int first_key, last_key;
   int64_t query;           // of q: row of the batch · n_heads + head
   int64_t figures;         // of figures: sampled row · n_heads + head
-  int lowest[3];           // rungs of keys, of values, of the query
+  RungsOfRow rungs[3];     // of keys, of values, of the query
   const uint64_t* picked;  // words of the keys that it sees among those; or null
   bool there, thorough;
 };
@@ -72,7 +72,13 @@ __device__ inline TileRow row_of(int64_t r, const SampledSequence& sequence, con
   row.last_key = sampled.last_key;
   row.thorough = sampled.thorough != 0;
   row.picked = a.picked.words ? a.picked.row(sampled.row, head) : nullptr;
-  for (int i = 0; i < 3; ++i) row.lowest[i] = i < s.n_rungs ? a.rungs[s.n_rungs * index + i] : 0;
+  const int32_t* of_cache = a.alike + (index * s.n_kv_heads + blockIdx.y) * 2;
+#pragma unroll
+  for (int i = 0; i < 3; ++i)
+    if (i < s.n_rungs)
+      row.rungs[i] = {a.rungs[s.n_rungs * index + i], s.format == SampleFormat::Int8 ? kNoneAlike
+                                                      : i < 2                        ? of_cache[i]
+                                                                                     : a.query_alike[row.figures]};
   // A sink is a first key without a value, and rounded never.
   row.exact = a.sinks ? LogSum{a.sinks[head], 1.0f} : LogSum{-INFINITY, 0.0f};
   return row;
@@ -106,11 +112,11 @@ __device__ HeadRows<T> values_of(const SampledSequence& sequence, const SampleSh
           sequence.n_tokens, static_cast<int>(s.value_dim)};
 }
 
-/// Blocks (tile of kRows rows and walk, key-value head, sequence).
+/// Blocks (tile of kRows rows, key-value head, sequence).
 template <int kRows>
-dim3 grid_of(const SampleShape& s, int64_t walks) {
-  const int64_t tiles = n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows);
-  return dim3(n_blocks(tiles * walks, 1), n_blocks(s.n_kv_heads, 1), n_blocks(s.n_sequences, 1));
+dim3 grid_of(const SampleShape& s) {
+  return dim3(n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows), n_blocks(s.n_kv_heads, 1),
+              n_blocks(s.n_sequences, 1));
 }
 
 /// The last key that any row sees.
@@ -121,11 +127,11 @@ __device__ int last_key_of(const Row* rows) {
   return last;
 }
 
-/// Whether some rung that a row tries clips what it sees, or rounds to whole numbers. site: of TileRow::lowest.
+/// Whether some rung that a row tries clips what it sees, or rounds to whole numbers. site: of TileRow::rungs.
 template <int kRows, class Row>
 __device__ bool clips(const Row* rows, int site, const SampleShape& s) {
-  bool some = s.rungs_below > 0 || s.format == SampleFormat::Int8;
-  for (int r = 0; r < kRows; ++r) some = some || (rows[r].there && rows[r].lowest[site] > kRungOfOne);
+  bool some = s.cache.below > 0 || s.format == SampleFormat::Int8;
+  for (int r = 0; r < kRows; ++r) some = some || (rows[r].there && rows[r].rungs[site].lowest > kRungOfOne);
   return some;
 }
 
@@ -136,14 +142,13 @@ struct Rungs {
   signed char list[kTried];
 };
 
-/// All threads of the block. site: of TileRow::lowest.
+/// All threads of the block. site: of TileRow::rungs, keys or values.
 template <int kRows, class Row>
-__device__ void list_rungs(Rungs& rungs, const Row* rows, int site, const Slots& slots) {
+__device__ void list_rungs(Rungs& rungs, const Row* rows, int site, const SampleShape& s) {
   for (int i = static_cast<int>(threadIdx.x); i < kTried; i += kThreads) {
     bool tried = false;
     for (int r = 0; r < kRows; ++r)
-      for (int slot = 0; slot < slots.n; ++slot)
-        tried = tried || (rows[r].there && slots.rung(slot, rows[r].lowest[site]) == kLowestTried + i);
+      tried = tried || (rows[r].there && rows[r].rungs[site].tries(s.cache, kLowestTried + i));
     rungs.tried[i] = tried;
   }
   __syncthreads();
@@ -153,6 +158,49 @@ __device__ void list_rungs(Rungs& rungs, const Row* rows, int site, const Slots&
       if (rungs.tried[i]) rungs.list[rungs.n++] = static_cast<signed char>(kLowestTried + i);
   }
   __syncthreads();
+}
+
+/// Those of one walk.
+struct Trials {
+  const signed char* list;
+  int n;
+
+  __device__ Trials(const Rungs& all, int first) : list(all.list + first), n(min(all.n - first, kWalkRungs)) {}
+};
+
+/// f(slot) for each slot of the ladder of keys or values that a row tries at a rung.
+template <class F>
+__device__ void for_slots(const RungsOfRow& row, int rung, const SampleShape& s, F f) {
+  for (int slot = 0; slot < n_slots(s.cache); ++slot)
+    if (row.tried(s.cache, slot) == rung) f(slot);
+}
+
+constexpr int kMostQueryRungs = RungLadder{kMostBelow, 14}.size();
+
+/// What a row tries of its query, each rung once; 1.0 behind the last.
+struct QueryRungs {
+  int n;
+  signed char list[kMostQueryRungs];
+
+  /// n where it is not among them.
+  __device__ int place_of(int rung) const {
+    int i = 0;
+    while (i < n && list[i] != rung) ++i;
+    return i;
+  }
+};
+
+/// A row whose query is tried.
+struct ThoroughRow : TileRow {
+  QueryRungs tried;
+};
+/// In shared memory.
+__device__ inline void begin_thorough(ThoroughRow& row, const TileRow& known, const SampleShape& s) {
+  static_cast<TileRow&>(row) = known;
+  row.tried = {};
+  for (int slot = 0; known.there && slot < n_slots(s.query); ++slot)
+    if (const int rung = known.rungs[2].tried(s.query, slot); row.tried.place_of(rung) == row.tried.n)
+      row.tried.list[row.tried.n++] = static_cast<signed char>(rung);
 }
 
 }  // namespace kvcal::cuda

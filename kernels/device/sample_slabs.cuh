@@ -91,17 +91,16 @@ struct NoTrial {
   }
 };
 
-/// Some of the rungs that rows of the tile try.
+/// The rungs of a walk.
 struct RungTrials {
   PairRounding at_one;
   bool clips;
-  int n, rungs[kSlots];
+  int n, rungs[kWalkRungs];
 
-  __device__ RungTrials(const Rungs& all, int first, bool clips_some, SampleFormat format)
-      : at_one(pair_rounding(format)), clips(clips_some) {
-    n = all.n - first < kSlots ? all.n - first : kSlots;
+  __device__ RungTrials(const Trials& trials, bool clips_some, SampleFormat format)
+      : at_one(pair_rounding(format)), clips(clips_some), n(trials.n) {
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i) rungs[i] = i < n ? all.list[first + i] : kRungOfOne;
+    for (int i = 0; i < kWalkRungs; ++i) rungs[i] = i < n ? trials.list[i] : kRungOfOne;
   }
   __device__ PairRounding rounding(int i) const { return at_one.above(rungs[i]); }
 
@@ -194,7 +193,7 @@ struct KeptAt {
 };
 /// For values.
 __device__ inline KeptAt exact_kept(const SampleShape& s) { return {s.output, s.value_change}; }
-/// Of thorough rows, for keys: the query's figures, more than those of the cache by five, come last.
+/// Of thorough rows, for keys: the query's figures, at least two more than those of the cache, come last.
 __device__ inline KeptAt thorough_kept(const SampleShape& s) { return {s.query_divergence, s.query_divergence + 1}; }
 __device__ inline KeptAt rounded_kept(const SampleShape& s, int slot) {
   return {s.key_change + slot, s.query_divergence + 2 + slot};

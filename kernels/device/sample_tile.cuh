@@ -11,13 +11,6 @@ constexpr int kKeyThreads = 16;  // that share a row in multiply_keys()
 
 // ---------------------------------------------------------------- walks
 
-/// Those of the ladder of keys and values that a walk tries, of n_walks for all.
-__device__ inline int n_walks(const SampleShape& s) { return (s.n_slots + kSlots - 1) / kSlots; }
-__device__ inline Slots slots_of(int walk, const SampleShape& s) {
-  const int first = walk * kSlots, left = s.n_slots - first;
-  return {s.rungs_below, s.n_slots, first, left < kSlots ? left : kSlots};
-}
-
 /// Row r of a sequence before it has seen a key, with sums of what is tried of it.
 template <class Row>
 __device__ void begin_row(Row& row, int64_t r, const SampledSequence& sequence, const SampleArrays& a,
@@ -25,16 +18,6 @@ __device__ void begin_row(Row& row, int64_t r, const SampledSequence& sequence, 
   row = {};
   static_cast<TileRow&>(row) = row_of(r, sequence, a, s);
   for (LogSum& sum : row.rounded) sum = row.exact;
-}
-
-/// A tile of rows and what of the ladder is tried of it. blockIdx.x counts the walks of a tile, then the tiles.
-struct TileWalk {
-  int64_t first_row;
-  Slots slots;
-};
-__device__ inline TileWalk walk_of_block(const SampleShape& s) {
-  const int walks = n_walks(s);
-  return {int64_t{blockIdx.x} / walks * kRows, slots_of(static_cast<int>(blockIdx.x) % walks, s)};
 }
 
 /// f<kColumns>(): as many columns of values as a block works on at a time.
@@ -159,7 +142,7 @@ __device__ inline Compared compared(const float (&logits)[4], const float (&othe
 template <int kColumns>
 struct ValueTile {
   static constexpr int kColumnThreads = kColumns / 4, kOwnRows = kRows * kColumnThreads / kThreads;
-  float sums[1 + kSlots][kOwnRows][4];
+  float sums[1 + kWalkRungs][kOwnRows][4];
 
   static __device__ int first_row() { return static_cast<int>(threadIdx.x) / kColumnThreads * kOwnRows; }
   static __device__ int first_column() { return static_cast<int>(threadIdx.x) % kColumnThreads * 4; }

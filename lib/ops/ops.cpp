@@ -278,13 +278,13 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
   return do_sample_attention(q, k, v, spans, rows, spec, request);
 }
 
-float scale_of_rung(int rung) { return std::ldexp(1.0f, 2 * rung); }
+float scale_of_rung(int rung) { return std::ldexp(1.0f, rung); }
 
 double largest_of(SampleFormat format) { return format == SampleFormat::E4m3 ? 448 : 127; }
 
 int lowest_rung(float absmax, SampleFormat format) {
   const double most = largest_of(format);
-  int rung = -kMostRung;
+  int rung = kLeastRung;
   while (rung<kMostRung&& static_cast<double>(absmax)> most * static_cast<double>(scale_of_rung(rung))) ++rung;
   return rung;
 }

@@ -87,7 +87,8 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
     if (sampled->rel) damage.rel = sampled->rel;
     damage.on_stream = sampled->on_stream;
   }
-  judge(damage, site != CacheSite::Query && !is_one, limits);
+  const bool tried = std::ranges::all_of(scales, [&](float scale) { return is_tried(format, scale); });
+  judge(damage, site != CacheSite::Query && !tried, limits);
   return damage;
 }
 
@@ -153,7 +154,7 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
   constexpr double kNear = 0.75;
   if (measured && damage.severity > kNear && damage.noise.value_or(0) > limits.noise.check)
     at_best(damage, Fitness::Check, Figure::Noise);
-  // Where rounding moves a logit by nats, it moves otherwise at the scale than at the rung that was tried. Of queries,
+  // Where rounding moves a logit by nats, it moves otherwise at the scale than at the one that was tried. Of queries,
   // each rounded on its own, many make a mean, and few do not; of one key that all look at none do.
   if (measured && one_draw && damage.noise.value_or(0) > limits.noise.keep16)
     at_best(damage, Fitness::Check, Figure::Noise);

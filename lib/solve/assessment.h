@@ -70,7 +70,7 @@ Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptio
                   std::span<const float> scales);
 
 /// Decides by the figures that are there: fills fitness, decided_by and severity. `one_draw`: what is rounded is kept,
-/// so it is rounded once for all queries, and the scale is not 1.0, which was tried itself.
+/// so it is rounded once for all queries, and otherwise at the scale than at the one that was tried.
 void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits);
 
 /// The value of the figure that decided; none for Clipped, which has none, and in files of version 1.0.

@@ -1,4 +1,4 @@
-// What was measured near a scale: the sampled figures at the nearest rung.
+// What was measured at a scale: the sampled figures at its rung.
 #pragma once
 
 #include <optional>
@@ -22,10 +22,14 @@ struct SampledDamage {
   std::optional<double> kl, kl_unseen, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
 };
 
-/// None where nothing was tried in the format (E4M3 stands for its sibling with another bias), or less than nine in ten
-/// of the sampled rows were tried at the rung nearest to a scale: the scale is too far from what their sequences
-/// needed, or each channel has one of its own. The figures are corrected by what the statistics say of the difference
-/// between rung and scale. `scales` as in assess(). `predicted`: at these scales.
+/// Whether samples in the format can have been taken at the scale itself: whether it is a power of two.
+bool is_tried(const NumberFormat& format, float scale);
+
+/// None where nothing was tried in the format (E4M3 stands for its sibling with another bias, which clips at 15/14 of
+/// it), or less than nine in ten of the sampled rows' tokens were tried at a rung that stands for a scale: the scale is
+/// too far from what their sequences needed, or each channel has one of its own. A scale that is no power of two is
+/// judged by the nearest, by the worse of its neighbors where it clips. `scales` as in assess(). `predicted`: at these
+/// scales.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales, const PredictedDamage& predicted);
 

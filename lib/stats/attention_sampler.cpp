@@ -38,7 +38,6 @@ SampledRows sampled_rows(const Batch& batch) {
 
 SampleRequest AttentionSampler::request() const {
   SampleRequest request;
-  request.shares_rungs = shares_rungs_;
   request.format = options_.format;
   request.rungs_below = options_.rungs_below;
   return request;
@@ -80,7 +79,7 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
 int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options) {
   constexpr int64_t kPadding = 3 * 256;  // of the tensors of a batch, which has a row at least
   constexpr auto kRow = static_cast<int64_t>(3 * sizeof(int32_t) + sizeof(double));
-  const int64_t n_figures = n_heads * AttentionSampler(options, true).request().n_figures();
+  const int64_t n_figures = n_heads * AttentionSampler(options).request().n_figures();
   return n_rows * (kRow + n_figures * static_cast<int64_t>(sizeof(float)) + kPadding);
 }
 

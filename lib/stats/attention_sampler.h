@@ -41,8 +41,7 @@ struct ReadingLayer {
 /// Of one cache.
 class AttentionSampler {
  public:
-  /// `shares_rungs`: SampleRequest's.
-  AttentionSampler(const SampleOptions& options, bool shares_rungs) : options_(options), shares_rungs_(shares_rungs) {}
+  explicit AttentionSampler(const SampleOptions& options) : options_(options) {}
 
   void add(Ops& op, const TappedAttention& attention, const Batch& batch, const ReadingLayer& layer, ThreadPool& pool);
 
@@ -67,7 +66,6 @@ class AttentionSampler {
   SampleRequest request() const;
 
   SampleOptions options_;
-  bool shares_rungs_;
   Ops* op_ = nullptr;
   Ops::Mark closed_{};
   std::vector<Pending> pending_;

@@ -46,7 +46,7 @@ struct SampledSum {
   SampleFormat format = SampleFormat::E4m3;
   int32_t reader = 0;  // which of the layers that read the cache, its owner first
   int32_t head = 0;    // query head
-  int32_t rung = 0;    // the scale is 4^rung
+  int32_t rung = 0;    // the scale is 2^rung
   uint64_t rows = 0;
   uint64_t tokens = 0;  // that the rows stand for
   uint64_t sum = 0;     // over those tokens, of the figure, capped at kMostSampled, in units of kSampledUnit

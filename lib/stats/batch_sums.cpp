@@ -31,12 +31,6 @@ double share_of(double change, double whole) { return change == 0 ? 0.0 : change
 /// single row with an output next to nothing would count like thousands of others.
 double lost_of(double change, double output) { return std::min(share_of(change, output), kWholeRow); }
 
-/// Scale 1.0, the last of a ladder, may be among the rungs before it.
-bool repeated(const RungLadder& ladder, int lowest) {
-  const int first = ladder.rung(0, lowest);
-  return first <= kRungOfOne && kRungOfOne < first + ladder.size() - 1;
-}
-
 /// Columns of AttentionSample::rungs.
 constexpr int64_t kKey = 0, kValue = 1, kQuery = 2;
 
@@ -79,8 +73,8 @@ class FigureSums {
     SampledSum* const at_one = sums_.data() + head * n_rungs_;
     SampledSum* const at_lowest = at_one + 1 + lowest - least_;
     const int last = ladder_.size() - 1;
-    for (int i = 0; i < last; ++i) at_lowest[i].add(one_row(tokens, value_at(i)));
-    if (!repeated(ladder_, lowest)) at_one->add(one_row(tokens, value_at(last)));
+    for (int i = 0; i <= last; ++i)
+      if (!ladder_.repeats(i, lowest)) (i == last ? *at_one : at_lowest[i]).add(one_row(tokens, value_at(i)));
   }
 
   void add(const FigureSums& other) {

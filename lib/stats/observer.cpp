@@ -95,7 +95,7 @@ struct Observer::State {
         device(ops),
         sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
-    samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
+    samplers.assign(caches.size(), AttentionSampler(sample));
     if (spec.n_mtp_layers > 0) mtp.emplace(mtp_plan(plan));
     for (const KvLayout& c : caches) {
       expected.push_back(spec.is_mtp(c.layer) ? &*mtp : &all);
@@ -282,7 +282,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
   std::exchange(row_formats[static_cast<size_t>(layout.cache)], RowFormatSampler()).fold_into(result, pool);
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
   sampler.fold_into(result, pool);
-  sampler = AttentionSampler({}, true);  // frees its tables
+  sampler = AttentionSampler(SampleOptions{});  // frees its tables
   return result;
 }
 

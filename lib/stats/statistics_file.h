@@ -15,7 +15,7 @@
 namespace kvcal {
 
 constexpr std::string_view kStatisticsFormat = "kvcal-stats";
-constexpr std::string_view kStatisticsVersion = "1.3";
+constexpr std::string_view kStatisticsVersion = "1.4";
 
 /// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_tags".
 struct StatisticsCompany {

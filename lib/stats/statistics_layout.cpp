@@ -104,12 +104,14 @@ void unflatten_channels(const SiteArrays& a, const SiteExtents& e, SiteStatistic
   }
 }
 
-void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
+constexpr int64_t kMostStoredRung = 112;  // ladders begin up to 8 below kLeastRung and end up to 8 above kMostRung
+
+void unflatten_sampled(const SiteArrays& a, int octaves_of_rung, SiteStatistics& site) {
   for (size_t i = 0; i < a.sampled.size(); i += kSampledFields) {
     const uint64_t* s = a.sampled.data() + i;
     const auto rung = static_cast<int64_t>(s[4]);
     if (s[0] > static_cast<uint64_t>(kLastSampledFigure) || s[1] > static_cast<uint64_t>(SampleFormat::Int8) ||
-        s[2] > kMostUnits || s[3] > kMostUnits || rung < -2 * kMostRung || rung > 2 * kMostRung)
+        s[2] > kMostUnits || s[3] > kMostUnits || rung < -kMostStoredRung || rung > kMostStoredRung)
       fail("sampled has figure " + std::to_string(s[0]) + ", format " + std::to_string(s[1]) + ", reader " +
            std::to_string(s[2]) + ", head " + std::to_string(s[3]) + ", rung " + std::to_string(rung) +
            ", which cannot be");
@@ -117,7 +119,7 @@ void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
                          static_cast<SampleFormat>(s[1]),
                          static_cast<int32_t>(s[2]),
                          static_cast<int32_t>(s[3]),
-                         static_cast<int32_t>(rung),
+                         static_cast<int32_t>(rung * octaves_of_rung),
                          s[5],
                          s[6],
                          s[7],
@@ -202,7 +204,7 @@ SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
   site.position_absmax = arrays.position_absmax;
   site.prompt_absmax = arrays.prompt_absmax;
   site.n_tokens = arrays.n_tokens[0];
-  unflatten_sampled(arrays, site);
+  unflatten_sampled(arrays, extents.octaves_of_rung, site);
   unflatten_row_formats(arrays, site);
   site.kind_absmax = arrays.kind_absmax;
   site.kind_tokens = arrays.kind_tokens;

@@ -47,6 +47,7 @@ struct SiteExtents {
   bool is_query = false;
   bool sampled = false, weighted = false, has_row_formats = false;  // since version 1.1
   bool has_int4 = false;                                            // since 1.2
+  int octaves_of_rung = 1;                                          // between scales of neighboring rungs; 2 before 1.4
   bool has_kinds = false;                                           // since 1.1, where kinds of tokens were told apart
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);

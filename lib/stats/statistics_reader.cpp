@@ -17,7 +17,7 @@ namespace kvcal {
 namespace {
 
 /// Of kStatisticsVersion.
-constexpr int64_t kKnownMinor = 3;
+constexpr int64_t kKnownMinor = 4;
 
 /// Files since this one have a seal.
 constexpr int64_t kFirstSealedMinor = 3;
@@ -103,6 +103,7 @@ SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const R
   SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
   if (minor_version_ < 1) extents.sampled = extents.weighted = extents.has_row_formats = false;
   if (minor_version_ < 2) extents.has_int4 = false;
+  if (minor_version_ < 4) extents.octaves_of_rung = 2;
   const std::string prefix = tensor_prefix(layout.cache, site);
   extents.has_kinds = minor_version_ > 0 && file_.find(prefix + "kind_tokens") != nullptr;
   SiteArrays arrays;

@@ -57,7 +57,6 @@ class ShadowOps final : public EachOp<ShadowOps> {
                                       const SampleRequest& request) override {
     SampleRequest shared = request;
     shared.thorough = {};
-    shared.shares_rungs = false;  // as a device may do
     EachOp::do_sample_attention(q, k, v, spans, rows, spec, shared);
     return inner_.sample_attention(q, k, v, spans, rows, spec, request);
   }

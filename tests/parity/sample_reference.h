@@ -15,7 +15,7 @@ inline std::vector<int32_t> some_rows(int64_t n) {
 
 /// The nearest multiple of the format's step at this magnitude, even where two are as near; its largest at most.
 inline double rounded(double x, int rung, SampleFormat format) {
-  const double scale = std::ldexp(1.0, 2 * rung), y = std::fabs(x) / scale;
+  const double scale = std::ldexp(1.0, rung), y = std::fabs(x) / scale;
   if (y == 0.0) return x;
   const double step = format == SampleFormat::Int8 ? 1.0 : std::ldexp(1.0, std::max(std::ilogb(y), -6) - 3);
   return std::copysign(std::min(std::nearbyint(y / step) * step, largest_of(format)), x) * scale;
@@ -26,8 +26,40 @@ inline int rung_of(const Values& x, int64_t row, int64_t end, SampleFormat forma
   const int64_t width = x.tensor().dim(1) * x.tensor().dim(2);
   double top = 0.0;
   for (int64_t i = row * width; i < end * width; ++i) top = std::max(top, std::fabs(x.real[static_cast<size_t>(i)]));
-  return top == 0.0 ? -kMostRung
-                    : std::max(-kMostRung, static_cast<int>(std::ceil(std::log2(top / largest_of(format)) / 2.0)));
+  return top == 0.0 ? kLeastRung
+                    : std::max(kLeastRung, static_cast<int>(std::ceil(std::log2(top / largest_of(format)))));
+}
+
+/// The highest rung at which no more than one in so many of the values other than zero is subnormal.
+inline int normal_rung(const std::vector<double>& values, size_t in_so_many) {
+  std::vector<int> exponents;
+  for (const double x : values)
+    if (x != 0.0) exponents.push_back(std::ilogb(x));
+  std::sort(exponents.begin(), exponents.end());
+  return exponents.empty() ? kMostRung : exponents[exponents.size() / in_so_many] + 6;
+}
+
+/// Up to which rung rows [0, end) of a head round alike.
+inline int alike_of(const Values& x, int64_t head, int64_t end, SampleFormat format) {
+  if (format == SampleFormat::Int8) return kNoneAlike;
+  const int64_t n_heads = x.tensor().dim(1), width = x.tensor().dim(2);
+  const auto at = [&](int64_t t, int64_t d) { return x.real[static_cast<size_t>((t * n_heads + head) * width + d)]; };
+  int alike = kMostRung;
+  const auto look_at = [&](int64_t from, int64_t to) {
+    for (int64_t t = from; t < to; ++t) {
+      std::vector<double> token;
+      for (int64_t d = 0; d < width; ++d) token.push_back(at(t, d));
+      alike = std::min(alike, normal_rung(token, 16));
+    }
+    for (int64_t d = 0; d < width; ++d) {
+      std::vector<double> channel;
+      for (int64_t t = from; t < to; ++t) channel.push_back(at(t, d));
+      alike = std::min(alike, normal_rung(channel, 16));
+    }
+  };
+  for (int64_t block = 0; block + 64 <= end; block += 64) look_at(block, block + 64);
+  look_at(std::max<int64_t>(0, end - 64), end);
+  return alike;
 }
 
 /// Logarithms of the probabilities of the visible keys, and at the end of that of the sink; keys and query rounded at
@@ -66,6 +98,8 @@ struct Figures {
 /// `lowest` rung of keys, of values, of the query.
 inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, int64_t head, const int (&lowest)[3]) {
   const int64_t g = head / (c.n_heads / c.n_kv_heads), first = c.first_key(row), last = c.last_key(row);
+  const auto first_of_query = in.q.real.begin() + (row * c.n_heads + head) * c.key_dim;
+  const std::vector<double> query(first_of_query, first_of_query + c.key_dim);
   const std::vector<double> log_p = log_probabilities(c, in, row, head, nullptr);
   std::vector<double> p;
   for (const double l : log_p) p.push_back(std::exp(l));
@@ -88,11 +122,17 @@ inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, in
       if (p[j] > 0.0) sum += p[j] * (log_p[j] - other[j]);
     return sum;
   };
-  const auto rung = [&](int i, int size, int from) { return i == size - 1 ? 0 : from - c.below + i; };
+  const int alike[3] = {alike_of(in.k, g, last + 1, c.format), alike_of(in.v, g, last + 1, c.format),
+                        c.format == SampleFormat::Int8 ? kNoneAlike : normal_rung(query, query.size() + 1)};
+  // The i-th rung of a ladder, at most `top`; of those that round alike the nearest to 0.
+  const auto rung = [&](int i, int size, int site, int top) {
+    const int own = i == size - 1 ? 0 : std::min(lowest[site] - c.below + i, top);
+    return own < lowest[site] || own > alike[site] ? own : std::clamp(0, lowest[site], alike[site]);
+  };
   Figures f;
   f.output = square(p, same);
   for (int i = 0, n = c.request().cache().size(); i < n; ++i) {
-    const int key = rung(i, n, lowest[0]), value = rung(i, n, lowest[1]);
+    const int key = rung(i, n, 0, std::max(lowest[0] + 4, 0)), value = rung(i, n, 1, std::max(lowest[1] + 4, 0));
     const std::vector<double> other = log_probabilities(c, in, row, head, &key);
     f.divergence.push_back(divergence_from(other));
     f.change.push_back(square(p, [&](double x) { return rounded(x, value, c.format) - x; }));
@@ -101,8 +141,8 @@ inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, in
     f.key_change.push_back(square(moved, same));
   }
   for (int i = 0, n = c.request().query().size(); i < n; ++i) {
-    const int query = rung(i, n, lowest[2]);
-    f.query_divergence.push_back(divergence_from(log_probabilities(c, in, row, head, nullptr, &query)));
+    const int rounds_at = rung(i, n, 2, std::max(lowest[2] + 8, 5));
+    f.query_divergence.push_back(divergence_from(log_probabilities(c, in, row, head, nullptr, &rounds_at)));
   }
   return f;
 }

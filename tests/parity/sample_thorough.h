@@ -14,7 +14,7 @@ inline void expect_thorough(Precision precision, const SampleCase& c) {
   for (size_t i = 0; i < rows.size(); ++i) thorough.push_back(i % 4 != 2);
   const Span span{0, c.tokens, 0};
   const KvRows* const none[] = {nullptr};
-  const SampleRequest request{rows, in.norms, c.one_scale, false, thorough, c.format, c.below};
+  const SampleRequest request{rows, in.norms, c.one_scale, thorough, c.format, c.below};
   const AttentionSample sample =
       op->sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, c.tokens), request);
   ASSERT_EQ(sample.rungs.view.shape, (Shape{static_cast<int64_t>(rows.size()), 3}));
@@ -60,7 +60,7 @@ inline void expect_independent_rows(Precision p, const SampleCase& c) {
   for (int32_t i = 1; i < c.tokens; i += 3) rows.push_back(i);
   const auto sample = [&](std::span<const int32_t> of, std::span<const uint8_t> thorough) {
     return op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
-                                {of, in.norms, c.one_scale, true, thorough, c.format, c.below});
+                                {of, in.norms, c.one_scale, thorough, c.format, c.below});
   };
   const std::vector<uint8_t> every(rows.size(), 1), no_row(rows.size(), 0);
   const AttentionSample all = sample(rows, every), plain = sample(rows, {}), marked = sample(rows, no_row);

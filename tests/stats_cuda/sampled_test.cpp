@@ -66,9 +66,9 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
       for (size_t i = 0; i < on.sampled.size(); ++i, ++n) {
         EXPECT_EQ(on.sampled[i].key(), expected.sampled[i].key());
         EXPECT_EQ(on.sampled[i].rows, expected.sampled[i].rows);
-        // The CPU tries rungs once that round nearly alike; and divergences carry 1e-6 of a nat.
+        // Divergences carry 1e-6 of a nat.
         const double mean = mean_of(expected.sampled[i]);
-        EXPECT_NEAR(mean_of(on.sampled[i]), mean, 0.05 * mean + 2e-6)
+        EXPECT_NEAR(mean_of(on.sampled[i]), mean, 1e-3 * mean + 2e-6)
             << "cache " << c << ", figure " << static_cast<int>(on.sampled[i].figure) << ", rung "
             << on.sampled[i].rung;
       }

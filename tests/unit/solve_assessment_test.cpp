@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "solve/sampled_damage.h"
 #include "solve/solve.h"
 #include "solve/verdict.h"
 #include "unit/solve_synthetic.h"
@@ -359,6 +360,40 @@ TEST(Joint, DoesNotBlameItselfForWhatWasLostBefore) {
   const SolvedCache s = solved(run);
   EXPECT_EQ(s.joint.key_assessment.fp8, Fitness::Keep16);
   EXPECT_FALSE(s.joint.loses_key);
+}
+
+/// Values whose output changes by 2^rung at each rung from -4 on, up to `most`, for so many of 10 tokens.
+CacheStatistics tried_values(uint64_t tokens, int most) {
+  CacheStatistics cache = synthetic_statistics(ordinary_run()).caches[0];
+  for (int rung = -4; rung <= most; ++rung) {
+    SampledSum sum{SampledFigure::LayerChange, SampleFormat::E4m3, 0, 0, rung, 1, rung == kRungOfOne ? 10 : tokens};
+    sum.worst = static_cast<uint64_t>(std::ldexp(1 / kSampledUnit, 2 * rung));
+    sum.sum = sum.worst * sum.tokens;
+    cache.at(CacheSite::Value).sampled.push_back(sum);
+  }
+  return cache;
+}
+
+std::optional<double> rel_at(const CacheStatistics& cache, const char* format, float scale) {
+  const std::span<const float> scales(&scale, 1);
+  const NumberFormat& f = number_format(format);
+  const auto damage =
+      sampled_damage(cache, CacheSite::Value, f, scales, predict_damage(cache, CacheSite::Value, f, scales));
+  return damage ? damage->rel : std::nullopt;
+}
+
+TEST(SampledDamage, IsThatAtThePowerOfTwoItself) {
+  const CacheStatistics cache = tried_values(9, 1);
+  for (const float scale : {0.0625F, 0.125F, 1.0F, 2.0F}) {
+    EXPECT_EQ(rel_at(cache, "fp8_e4m3", scale), scale);
+    EXPECT_EQ(rel_at(cache, "fp8_e4m3fnuz", 2 * scale), scale) << "E4M3's sibling has half its range";
+  }
+  EXPECT_EQ(rel_at(cache, "fp8_e4m3", 0.34F), 0.25) << "the nearest";
+}
+
+TEST(SampledDamage, IsNotKnownWhereItWasNotTried) {
+  EXPECT_EQ(rel_at(tried_values(9, 1), "fp8_e4m3", 4), std::nullopt);
+  EXPECT_EQ(rel_at(tried_values(8, 1), "fp8_e4m3", 0.5F), std::nullopt) << "eight tokens in ten";
 }
 
 }  // namespace

@@ -61,7 +61,8 @@ TEST(SampledTokens, AMeanIsOverTokens) {
     EXPECT_EQ(mean_of(sum), thorough ? (1.0 + second * 399) / 400 : (1.0 + second * 99) / 100);
     n += thorough;
   }
-  EXPECT_EQ(n, static_cast<size_t>(request.query().size() + 2 * request.cache().size()));
+  // Of keys, twice: 2^1 to 2^5 and 1.0. Of queries 2^1 to 2^9 and 1.0.
+  EXPECT_EQ(n, 2 * 6 + 10u);
 }
 
 // Outputs of 3 and 4, then of 4 and 3, which the stream does not get as they are: shares of 0.6 and 0.8.

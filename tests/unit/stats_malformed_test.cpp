@@ -79,13 +79,17 @@ Parts parts_of_sample() {
   return parts;
 }
 
-/// Message that reading the parts gives, without the path.
-std::string message_for(const Parts& parts) {
-  const TemporaryPath path;
+void write_parts(const Parts& parts, const TemporaryPath& path) {
   SafetensorsWriter writer(path, Existing::Replace, {{"kvcal", parts.metadata}}, parts.seal);
   for (const auto& [name, part] : parts.tensors) writer.declare(name, part.dtype, part.shape);
   for (const auto& [name, part] : parts.tensors) writer.write(name, std::as_bytes(std::span(part.bytes)));
   writer.commit();
+}
+
+/// Message that reading the parts gives, without the path.
+std::string message_for(const Parts& parts) {
+  const TemporaryPath path;
+  write_parts(parts, path);
   const std::string message = message_of([&] { read_statistics(path); });
   return message.empty() ? "" : without_path(message, path);
 }
@@ -101,9 +105,9 @@ struct Malformed {
 const Malformed kMalformed[] = {
     {"format", [](Parts& p) { p.replace("kvcal-stats", "other-stats"); },
      "metadata: format 'other-stats', expected 'kvcal-stats'"},
-    {"version", [](Parts& p) { p.replace("\"1.3\"", "\"2.0\""); },
+    {"version", [](Parts& p) { p.replace("\"1.4\"", "\"2.0\""); },
      "metadata: version '2.0' of the statistics format; this program reads 1.x"},
-    {"version_text", [](Parts& p) { p.replace("\"1.3\"", "\"1.\""); }, "metadata: version '1.' of"},
+    {"version_text", [](Parts& p) { p.replace("\"1.4\"", "\"1.\""); }, "metadata: version '1.' of"},
     {"metadata_syntax", [](Parts& p) { p.metadata.pop_back(); }, "metadata: not valid JSON"},
     {"no_model", [](Parts& p) { p.replace("\"model\"", "\"modem\""); }, "metadata: key 'model' is missing"},
     {"passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":-1"); },
@@ -125,7 +129,7 @@ const Malformed kMalformed[] = {
      "metadata: caches[1]: key 'cache' is missing"},
     {"missing_tensor", [](Parts& p) { p.tensors.erase("c1.value.zero"); }, "tensor 'c1.value.zero' is missing"},
     {"extra_tensor", [](Parts& p) { p.tensors["c9.key.zero"] = p.tensors["c1.key.zero"]; },
-     "tensor 'c9.key.zero' does not belong into a statistics file 1.3"},
+     "tensor 'c9.key.zero' does not belong into a statistics file 1.4"},
     {"dtype", [](Parts& p) { p.tensors["c0.key.absmax"].dtype = DType::U16; },
      "tensor 'c0.key.absmax' is U16 [2], expected BF16 [2]"},
     {"shape", [](Parts& p) { p.tensors["c0.key.where"].shape = {12}; },
@@ -323,7 +327,7 @@ TEST(StatisticsFile, AnUntouchedCopyIsAccepted) { EXPECT_EQ(message_for(parts_of
 
 TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
   Parts parts = parts_of_sample();
-  parts.replace("\"1.3\"", "\"1.0\"");
+  parts.replace("\"1.4\"", "\"1.0\"");
   EXPECT_NE(message_for(parts).find("kind_absmax' does not belong into a statistics file 1.0"), std::string::npos);
   std::erase_if(parts.tensors, [](const auto& entry) {
     const auto has = [&](const char* part) { return entry.first.find(part) != std::string::npos; };
@@ -335,7 +339,7 @@ TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
 TEST(StatisticsFile, OfVersion11WasNotTriedInInt4) {
   Parts parts = parts_of_sample();
   parts.row_formats({0, 1023, 1, kOneRow, 0, 0});
-  parts.replace("\"1.3\"", "\"1.1\"");
+  parts.replace("\"1.4\"", "\"1.1\"");
   EXPECT_NE(message_for(parts).find("row_formats_int4' does not belong into a statistics file 1.1"), std::string::npos);
   std::erase_if(parts.tensors, [](const auto& entry) { return entry.first.ends_with(".row_formats_int4"); });
   EXPECT_EQ(message_for(parts), "");
@@ -344,14 +348,26 @@ TEST(StatisticsFile, OfVersion11WasNotTriedInInt4) {
 TEST(StatisticsFile, OfVersion12HasNoSeal) {
   Parts parts = parts_of_sample();
   parts.seal = Seal::None;
-  EXPECT_EQ(message_for(parts), "is damaged: version 1.3 without the entry 'kvcal_sha256'");
-  parts.replace("\"1.3\"", "\"1.2\"");
+  EXPECT_EQ(message_for(parts), "is damaged: version 1.4 without the entry 'kvcal_sha256'");
+  parts.replace("\"1.4\"", "\"1.2\"");
   EXPECT_EQ(message_for(parts), "");
+}
+
+// Its rungs were powers of four.
+TEST(StatisticsFile, OfVersion13HasHalfTheRungs) {
+  for (const auto& [version, rung] : {std::pair("\"1.4\"", -3), {"\"1.3\"", -6}}) {
+    Parts parts = parts_of_sample();
+    parts.sampled({0, 0, 0, 0, static_cast<uint64_t>(int64_t{-3}), 1, 1, 1, 1});
+    parts.replace("\"1.4\"", version);
+    const TemporaryPath path;
+    write_parts(parts, path);
+    EXPECT_EQ(read_statistics(path).caches.at(0).at(CacheSite::Key).sampled.at(0).rung, rung) << version;
+  }
 }
 
 TEST(StatisticsFile, LaterMinorVersionsMayKnowMoreTensors) {
   Parts parts = parts_of_sample();
-  parts.replace("\"1.3\"", "\"1.7\"");
+  parts.replace("\"1.4\"", "\"1.7\"");
   parts.tensors["c0.key.something_new"] = {DType::U8, {3}, "abc"};
   EXPECT_EQ(message_for(parts), "");
 }

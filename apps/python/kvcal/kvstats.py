@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-FORMAT, VERSION = "kvcal-stats", "1.3"
+FORMAT, VERSION = "kvcal-stats", "1.4"
 _SEAL = "0" * 64  # in place of the SHA-256 of the file that has them
 CODES = 0x8000  # a magnitude is its bf16 code without the sign
 INFINITY = 0x7F80  # codes above are NaN

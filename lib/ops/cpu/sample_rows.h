@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -28,14 +29,42 @@ struct SampledRow {
   const uint64_t* picked = nullptr;  // [pickers, words]; or null
 };
 
-inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
-  std::vector<int> all = {kRungOfOne};
-  for (const SampledRow& row : rows)
-    for (int i = 0; i < ladder.size(); ++i) all.push_back(ladder.rung(i, row.*lowest));
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
-}
+/// What a task tries of keys, or of values: each rung once, for the rows that try it.
+class TriedRungs {
+ public:
+  struct Trial {
+    int rung;
+    size_t first, last;  // of the rows, those that try it and perhaps others between them
+    bool covers(size_t row) const { return first <= row && row <= last; }
+  };
+
+  /// alike: of each row, the highest rung of alike roundings.
+  TriedRungs(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest,
+             const std::vector<int>& alike)
+      : n_slots_(static_cast<size_t>(ladder.size())) {
+    std::map<int, size_t> of_rung;
+    for (size_t row = 0; row < rows.size(); ++row)
+      for (int slot = 0; slot < ladder.size(); ++slot) {
+        const int rung = tried_rung(ladder.rung(slot, rows[row].*lowest), rows[row].*lowest, alike[row]);
+        const auto [found, is_new] = of_rung.try_emplace(rung, trials_.size());
+        if (is_new) trials_.push_back({rung, row, row});
+        trials_[found->second].last = row;
+        of_slot_.push_back(found->second);
+      }
+  }
+
+  size_t size() const { return trials_.size(); }
+  const Trial& operator[](size_t i) const { return trials_[i]; }
+  auto begin() const { return trials_.begin(); }
+  auto end() const { return trials_.end(); }
+  /// Which of them is at a slot of a row's ladder.
+  size_t at(size_t row, int slot) const { return of_slot_[row * n_slots_ + static_cast<size_t>(slot)]; }
+
+ private:
+  size_t n_slots_;
+  std::vector<Trial> trials_;
+  std::vector<size_t> of_slot_;  // [rows, slots]
+};
 
 /// Log of a sum of exponentials, block by block.
 struct LogSum {
@@ -103,12 +132,6 @@ struct KeyShift {
   float* total;   // [rows]: dZ = Σ (p' e^-offset - p)
   float* offset;  // [rows]
   int64_t row, width;
-
-  void copy(const KeyShift& from, int64_t n_rows) {
-    std::copy_n(from.output, n_rows * row, output);
-    std::copy_n(from.total, n_rows, total);
-    std::copy_n(from.offset, n_rows, offset);
-  }
 
   void rescale(int64_t at, float factor) {
     total[at] *= factor;

@@ -38,12 +38,9 @@ class SampleTask {
         left_row_(Products::left_row(shape.key_dim)),
         value_row_(Products::result_row(shape.value_dim)),
         products_(shape.key_dim, shape.value_dim, scratch),
-        trials_(in.request, shape.key_dim, in.spec.sinks.data != nullptr),
-        keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
-        values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
-                scratch),
-        alike_keys_(keys_.rungs().size()),
-        alike_values_(values_.rungs().size()) {
+        trials_(in.request, shape.key_dim),
+        keys_(tried(in.key, shape.key_dim, &SampledRow::key_rung)),
+        values_(tried(in.value, shape.value_dim, &SampledRow::value_rung)) {
     const auto floats = [&](int64_t n) {
       float* data = scratch.allocate({n}, DType::F32).template as<float>();
       std::fill_n(data, n, 0.0f);
@@ -58,7 +55,6 @@ class SampleTask {
       float* wide = wide_query_ + r * key_row_;
       copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
       products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
-      trials_.see(in_.key + kv_head_ * h_.key_dim, h_.n_kv_heads * h_.key_dim, rows_[pos(r)].last_key + 1);
       trials_.add_row(is_thorough(r) ? wide : nullptr, rows_[pos(r)].query_rung);
     }
     trial_query_ = elements(static_cast<int64_t>(trials_.size()) * left_row_);
@@ -69,24 +65,25 @@ class SampleTask {
                    trials_[t].rung, in_.request.format);
       products_.load_left(rounded_query, h_.key_dim, trial_query_ + static_cast<int64_t>(t) * left_row_);
     }
-    block_keys_ = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
-    block_values_ = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
+    for (Rows64* rows64 : {&block_keys_, &rounded_keys_}) *rows64 = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
+    for (Rows64* rows64 : {&block_values_, &changed_values_})
+      *rows64 = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
     logits_ = floats(n_rows_ * kLogitsRow);
     rounded_logits_ = floats(n_rows_ * kLogitsRow);
     probabilities_ = floats(n_rows_ * kLogitsRow);
     weights_ = elements(n_rows_ * kWeightsRow);
     product_ = floats(n_rows_ * value_row_);
     output_ = floats(n_rows_ * value_row_);
-    for (size_t i = 0; i < values_.rungs().size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
+    for (size_t i = 0; i < values_.size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
     thorough_before_ = {0};
     for (int64_t r = 0; r < n_rows_; ++r) thorough_before_.push_back(thorough_before_.back() + rows_[pos(r)].thorough);
-    shifts_ = std::vector<KeyShift>(keys_.rungs().size());
+    shifts_ = std::vector<KeyShift>(keys_.size());
     const int64_t n_thorough = thorough_before_.back();
     for (KeyShift& shift : shifts_)
       shift = {floats(n_thorough * value_row_), floats(n_thorough), floats(n_thorough), value_row_, h_.value_dim};
     total_before_.resize(static_cast<size_t>(n_rows_));
     exact_.resize(static_cast<size_t>(n_rows_));
-    rounded_.resize(keys_.rungs().size() * exact_.size());
+    rounded_.resize(keys_.size() * exact_.size());
     moved_.resize(rounded_.size());
   }
 
@@ -95,7 +92,7 @@ class SampleTask {
     const auto sink = [&](int64_t r) { return LogSum{in_.spec.sinks.template as<float>()[head(r)], 1.0f}; };
     for (int64_t r = 0; r < n_rows_ && in_.spec.sinks; ++r) {
       exact_[static_cast<size_t>(r)] = sink(r);
-      rounded(0, r) = sink(r);  // of the class that all rungs are in
+      for (size_t i = 0; i < keys_.size(); ++i) rounded(i, r) = sink(r);
     }
     for (QueryTrial& trial : trials_.all())
       if (in_.spec.sinks) trial.sum = sink(trial.row);
@@ -115,19 +112,28 @@ class SampleTask {
  private:
   static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
 
+  TriedRungs tried(const T* x, int64_t width, int SampledRow::*lowest) const {
+    const HeadRows<T> head{x + kv_head_ * width, h_.n_kv_heads * width, width};
+    return {rows_, in_.request.cache(), lowest, alike_rungs(head, rows_, in_.request, lowest)};
+  }
+
   bool is_thorough(int64_t r) const { return rows_[pos(r)].thorough; }
   /// Rows above r that are thorough.
   int64_t thorough_before(int64_t r) const { return thorough_before_[static_cast<size_t>(r)]; }
   size_t pos(int64_t r) const { return static_cast<size_t>(r / h_.group()); }
   int64_t head(int64_t r) const { return kv_head_ * h_.group() + r % h_.group(); }
-  LogSum& rounded(size_t alike, int64_t r) { return rounded_[alike * exact_.size() + static_cast<size_t>(r)]; }
-  float& moved(size_t alike, int64_t r) { return moved_[alike * exact_.size() + static_cast<size_t>(r)]; }
+  /// Of the i-th trial of keys.
+  LogSum& rounded(size_t i, int64_t r) { return rounded_[i * exact_.size() + static_cast<size_t>(r)]; }
+  float& moved(size_t i, int64_t r) { return moved_[i * exact_.size() + static_cast<size_t>(r)]; }
 
-  /// Sums of a class of rungs of keys.
-  void copy_key_sums(size_t from, size_t to) {
-    std::copy_n(&rounded(from, 0), exact_.size(), &rounded(to, 0));
-    std::copy_n(&moved(from, 0), exact_.size(), &moved(to, 0));
-    shifts_[to].copy(shifts_[from], thorough_before_.back());
+  /// Of rows [row, row + n) those that a trial covers.
+  struct Rows {
+    int64_t row, n;
+  };
+  Rows covered(const TriedRungs::Trial& trial, const Rows& of) const {
+    const int64_t first = std::max(of.row, static_cast<int64_t>(trial.first) * h_.group()),
+                  end = std::min(of.row + of.n, static_cast<int64_t>(trial.last + 1) * h_.group());
+    return {first, std::max<int64_t>(end - first, 0)};
   }
 
   void load(int64_t key0, const T* from, int64_t width, Rows64& to) const {
@@ -148,17 +154,10 @@ class SampleTask {
     }
     try_queries(key0, row0, n);
     products_.load_values(block_values_);
-    keys_.round(block_keys_);
-    alike_keys_.refine(keys_, [&](size_t from, size_t to) { copy_key_sums(from, to); });
-    for (size_t i = 0; i < keys_.n_different(); ++i)
-      if (keys_.needed(i)) try_keys(i, key0, row0, n);
+    for (size_t i = 0; i < keys_.size(); ++i) try_keys(i, key0, covered(keys_[i], {row0, n}));
     load_weights(probabilities_ + row0 * kLogitsRow, n);
     products_.multiply_values(weights_, n, output_ + row0 * value_row_, true);
-    values_.round(block_values_);
-    alike_values_.refine(
-        values_, [&](size_t from, size_t to) { std::copy_n(changes_[from], n_rows_ * value_row_, changes_[to]); });
-    for (size_t i = 0; i < values_.n_different(); ++i)
-      if (values_.needed(i)) try_values(i, row0, n);
+    for (size_t i = 0; i < values_.size(); ++i) try_values(i, row0, covered(values_[i], {row0, n}));
   }
 
   /// Scaled, capped logits of n queries with the keys that are loaded.
@@ -222,66 +221,59 @@ class SampleTask {
 
   void rescale(int64_t r, float factor) {
     exact_[static_cast<size_t>(r)].total *= factor;
-    for (size_t i = 0; i < alike_keys_.size(); ++i) moved(i, r) *= factor;
     for (size_t t = trials_.first(r); t < trials_.first(r + 1); ++t) trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
-    for (size_t i = 0; i < alike_values_.size(); ++i) scale_row(changes_[i] + r * value_row_, factor);
-    for (size_t i = 0; i < alike_keys_.size() && is_thorough(r); ++i) shifts_[i].rescale(thorough_before(r), factor);
+    for (size_t i = 0; i < values_.size(); ++i)
+      if (values_[i].covers(pos(r))) scale_row(changes_[i] + r * value_row_, factor);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      moved(i, r) *= factor;
+      if (is_thorough(r) && keys_[i].covers(pos(r))) shifts_[i].rescale(thorough_before(r), factor);
+    }
   }
 
   void scale_row(float* row, float factor) const {
     for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(row + c, load8(row + c) * factor);
   }
 
-  /// The i-th of the roundings that differ, for all rungs it stands for.
-  void try_keys(size_t i, int64_t key0, int64_t row0, int64_t n) {
-    products_.load_keys(keys_.different(i));
-    multiply(query_ + row0 * left_row_, n, rounded_logits_ + row0 * kLogitsRow);
-    for (int64_t r = row0; r < row0 + n; ++r) {
+  void try_keys(size_t i, int64_t key0, const Rows& rows) {
+    if (rows.n == 0) return;
+    round_rows(block_keys_, keys_[i].rung, in_.request.format, rounded_keys_);
+    products_.load_keys(rounded_keys_);
+    multiply(query_ + rows.row * left_row_, rows.n, rounded_logits_ + rows.row * kLogitsRow);
+    for (int64_t r = rows.row; r < rows.row + rows.n; ++r) {
       float* l2 = rounded_logits_ + r * kLogitsRow;
       mask(r, key0, l2);
       const Compared compared = compare(r, l2);
       if (compared.maximum == -kInfinity) continue;
-      for (size_t alike = 0; alike < alike_keys_.size(); ++alike) {
-        if (keys_.of_rung(alike_keys_.rung(alike)) != i) continue;
-        rounded(alike, r).add(compared.maximum, compared.total);
-        moved(alike, r) += compared.moved;
-      }
+      rounded(i, r).add(compared.maximum, compared.total);
+      moved(i, r) += compared.moved;
     }
-    shift_outputs(i, row0, n);
+    shift_outputs(i, rows);
   }
 
-  /// What the rounded logits of thorough rows do to their outputs, before the block is in the exact ones. Classes of
-  /// rungs with equal offsets share a product.
-  void shift_outputs(size_t i, int64_t row0, int64_t n) {
-    const int64_t first = thorough_before(row0), n_thorough = thorough_before(row0 + n) - first;
+  /// What the rounded logits of thorough rows do to their outputs, before the block is in the exact ones.
+  void shift_outputs(size_t i, const Rows& rows) {
+    const int64_t first = thorough_before(rows.row), n_thorough = thorough_before(rows.row + rows.n) - first;
     if (n_thorough == 0) return;
-    const auto size = static_cast<size_t>(n_thorough);
-    std::vector<float> offsets(size), multiplied_at, totals(size);
-    for (size_t alike = 0; alike < alike_keys_.size(); ++alike) {
-      if (keys_.of_rung(alike_keys_.rung(alike)) != i) continue;
-      for (int64_t r = row0; r < row0 + n; ++r)
-        if (is_thorough(r)) offsets[static_cast<size_t>(thorough_before(r) - first)] = offset_at(alike, r);
-      if (offsets != multiplied_at) {
-        for (int64_t r = row0; r < row0 + n; ++r)
-          if (const auto t = static_cast<size_t>(thorough_before(r) - first); is_thorough(r))
-            totals[t] = load_shift(r, offsets[t], weights_ + static_cast<int64_t>(t) * kWeightsRow);
-        products_.multiply_values(weights_, n_thorough, product_, false);
-        multiplied_at = offsets;
-      }
-      for (int64_t r = row0; r < row0 + n; ++r) {
-        if (!is_thorough(r)) continue;
-        const int64_t t = thorough_before(r) - first;
-        shifts_[alike].move_offset(first + t, offsets[static_cast<size_t>(t)], output_ + r * value_row_,
-                                   total_before_[static_cast<size_t>(r)]);
-        shifts_[alike].add(first + t, product_ + t * value_row_, totals[static_cast<size_t>(t)]);
-      }
-    }
+    std::vector<float> totals(static_cast<size_t>(n_thorough));
+    const auto each = [&](auto f) {
+      for (int64_t r = rows.row; r < rows.row + rows.n; ++r)
+        if (is_thorough(r)) f(r, thorough_before(r) - first);
+    };
+    each([&](int64_t r, int64_t t) {
+      const float offset = offset_at(i, r);
+      totals[static_cast<size_t>(t)] = load_shift(r, offset, weights_ + t * kWeightsRow);
+      shifts_[i].move_offset(first + t, offset, output_ + r * value_row_, total_before_[static_cast<size_t>(r)]);
+    });
+    products_.multiply_values(weights_, n_thorough, product_, false);
+    each([&](int64_t, int64_t t) {
+      shifts_[i].add(first + t, product_ + t * value_row_, totals[static_cast<size_t>(t)]);
+    });
   }
 
   /// log Z' - log Z so far: what rounding adds to all logits alike is not felt, and would drown what is.
-  float offset_at(size_t alike, int64_t r) {
-    const LogSum &exact = exact_[static_cast<size_t>(r)], &other = rounded(alike, r);
+  float offset_at(size_t i, int64_t r) {
+    const LogSum &exact = exact_[static_cast<size_t>(r)], &other = rounded(i, r);
     if (exact.maximum == -kInfinity || other.maximum == -kInfinity) return 0.0f;  // sees nothing so far
     return static_cast<float>(other.value() - exact.value());
   }
@@ -301,18 +293,16 @@ class SampleTask {
     return sum(total);
   }
 
-  void try_values(size_t i, int64_t row0, int64_t n) {
-    const Rows64& change = values_.different(i);  // becomes v' - v
+  void try_values(size_t i, int64_t row0, const Rows& rows) {
+    if (rows.n == 0) return;
+    const Rows64& change = changed_values_;  // v' - v
+    round_rows(block_values_, values_[i].rung, in_.request.format, change);
     for (int64_t j = 0; j < kKeys; ++j)
       for (int64_t c = 0; c < h_.value_dim; c += kLanes)
         store8(change.row(j) + c, load8(change.row(j) + c) - load8(block_values_.row(j) + c));
     products_.load_values(change);
-    products_.multiply_values(weights_, n, product_, false);
-    for (size_t alike = 0; alike < alike_values_.size(); ++alike) {
-      if (values_.of_rung(alike_values_.rung(alike)) != i) continue;
-      float* sum = changes_[alike] + row0 * value_row_;  // columns beyond the width are zeros
-      for (int64_t c = 0; c < n * value_row_; c += kLanes) store8(sum + c, load8(sum + c) + load8(product_ + c));
-    }
+    products_.multiply_values(weights_ + (rows.row - row0) * kWeightsRow, rows.n, changes_[i] + rows.row * value_row_,
+                              true);
   }
 
   /// |x / total|_w² of a row.
@@ -326,12 +316,12 @@ class SampleTask {
     return in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
   }
 
-  /// |y' - y|_w², with keys rounded at a class of rungs. With y = o / Z, and below the offset o' = o + do, Z' = Z + dZ:
+  /// |y' - y|_w², in the i-th trial of keys. With y = o / Z, and below the offset o' = o + do, Z' = Z + dZ:
   /// y' - y = (do - y dZ) / Z'.
-  float key_change(size_t alike, int64_t r) const {
+  float key_change(size_t i, int64_t r) const {
     const int64_t at = thorough_before(r);
-    const float *o = output_ + r * value_row_, *shift = shifts_[alike].output + at * value_row_;
-    const float total = exact_[static_cast<size_t>(r)].total, moved_by = shifts_[alike].total[at];
+    const float *o = output_ + r * value_row_, *shift = shifts_[i].output + at * value_row_;
+    const float total = exact_[static_cast<size_t>(r)].total, moved_by = shifts_[i].total[at];
     const float share = moved_by / total, inverse = 1.0f / (total + moved_by);
     return square_of(h_.value_dim, norms_of(r), [&](int64_t c) {
       const int64_t n = h_.value_dim - c;
@@ -340,33 +330,37 @@ class SampleTask {
   }
 
   void finish(int64_t r, float* out) {
-    const SampledRow& row = rows_[pos(r)];
+    const bool thorough = rows_[pos(r)].thorough, has_thorough = !in_.request.thorough.empty();
     const LogSum& exact = exact_[static_cast<size_t>(r)];
     const SampleRequest& request = in_.request;
-    const RungLadder ladder = request.cache();
-    const auto at = [](const std::vector<int>& rungs, int rung) {
-      return static_cast<size_t>(std::lower_bound(rungs.begin(), rungs.end(), rung) - rungs.begin());
-    };
     const auto divergence = [&](float moved_by, const LogSum& to) {
       const double d = static_cast<double>(moved_by / exact.total) + (to.value() - exact.value());
       return static_cast<float>(std::max(d, 0.0));
     };
+    // Of each trial once: most slots have one trial.
+    const auto fill = [](float* figures, int n, const auto& trial_at, const auto& figure_of) {
+      for (int i = 0; i < n; ++i) {
+        int first = 0;
+        while (trial_at(first) != trial_at(i)) ++first;
+        figures[i] = first < i ? figures[first] : figure_of(trial_at(i));
+      }
+    };
+    const auto key_trial = [&](int i) { return keys_.at(pos(r), i); };
+    const int n = request.cache().size();
     out[request.output()] = weighted_square(output_ + r * value_row_, r);
-    for (int i = 0; i < ladder.size(); ++i) {
-      const size_t k = alike_keys_.of(at(keys_.rungs(), ladder.rung(i, row.key_rung))),
-                   v = alike_values_.of(at(values_.rungs(), ladder.rung(i, row.value_rung)));
-      out[request.key_divergence() + i] = divergence(moved(k, r), rounded(k, r));
-      out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
-      if (!request.thorough.empty()) out[request.key_change() + i] = row.thorough ? key_change(k, r) : -1;
-    }
-    const auto size = static_cast<size_t>(request.query().size());
-    for (size_t i = 0; i < size && !request.thorough.empty(); ++i) {
-      float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
-      figure = -1;
-      if (!row.thorough) continue;
-      const QueryTrial& trial = trials_.at(thorough_before(r), i);
-      figure = divergence(trial.moved, trial.sum);
-    }
+    fill(out + request.key_divergence(), n, key_trial,
+         [&](size_t trial) { return divergence(moved(trial, r), rounded(trial, r)); });
+    fill(
+        out + request.value_change(), n, [&](int i) { return values_.at(pos(r), i); },
+        [&](size_t trial) { return weighted_square(changes_[trial] + r * value_row_, r); });
+    if (has_thorough && !thorough)
+      std::fill_n(out + request.query_divergence(), request.n_figures() - request.query_divergence(), -1.0f);
+    if (!thorough) return;
+    fill(
+        out + request.query_divergence(), request.query().size(),
+        [&](int i) { return trials_.at(thorough_before(r), i); },
+        [&](size_t trial) { return divergence(trials_[trial].moved, trials_[trial].sum); });
+    fill(out + request.key_change(), n, key_trial, [&](size_t trial) { return key_change(trial, r); });
   }
 
   const Shape4& h_;
@@ -376,24 +370,24 @@ class SampleTask {
   int64_t n_rows_, key_row_, left_row_, value_row_;
   Products products_;
   QueryTrials trials_;
-  Ladder keys_, values_;
-  AlikeSoFar alike_keys_, alike_values_;
+  TriedRungs keys_, values_;
   float* wide_query_;                     // [n_rows, key_row]
   Element* query_;                        // [n_rows, left_row]
   Element* trial_query_;                  // [trials, left_row]
   float* trial_logits_;                   // [trials, kLogitsRow]
   Rows64 block_keys_, block_values_;      // [kKeys, key_row], [kKeys, value_row]
+  Rows64 rounded_keys_, changed_values_;  // likewise
   float *logits_, *rounded_logits_;       // [n_rows, kLogitsRow]
   float* probabilities_;                  // [n_rows, kLogitsRow], below the row's maximum so far
   Element* weights_;                      // [n_rows, kWeightsRow]: what values are multiplied with
   float* product_;                        // [n_rows, value_row]
   float* output_;                         // [n_rows, value_row]: Σ p v
-  std::vector<float*> changes_;           // by class of rungs of values: Σ p (v' - v)
+  std::vector<float*> changes_;           // by trial of values: Σ p (v' - v)
   std::vector<int64_t> thorough_before_;  // [n_rows + 1]
-  std::vector<KeyShift> shifts_;          // by class of rungs of keys
+  std::vector<KeyShift> shifts_;          // by trial of keys
   std::vector<float> total_before_;       // [n_rows]: sum of exponentials without the block, below the maximum with it
-  std::vector<LogSum> exact_, rounded_;   // [n_rows], [classes of rungs of keys, n_rows]
-  std::vector<float> moved_;              // [classes of rungs of keys, n_rows]: Σ p (l - l')
+  std::vector<LogSum> exact_, rounded_;   // [n_rows], [trials of keys, n_rows]
+  std::vector<float> moved_;              // [trials of keys, n_rows]: Σ p (l - l')
 };
 
 }  // namespace kvcal::cpu

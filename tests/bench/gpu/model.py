@@ -43,7 +43,7 @@ INSTRUCTIONS = {
 # exponentials. Clocks of a multiprocessor for a product of 16 x 8 x 16: the longest of 1.5 (630e12 a second), its instructions
 # in the machine code where nothing is clipped, at 2.2 a clock, and its reads of shared memory at 128 bytes a clock.
 SAMPLED_ROWS, THOROUGH_STEP, BLOCK = 64, 4, 64
-RUNGS, QUERY_RUNGS = 4, 9  # three and eight of the ladders, and 1.0: what a tile tries whose rows begin at the same rung
+RUNGS, QUERY_RUNGS = 4, 8  # at most, of ordinary rows: those of one walk, and of two
 QUERY_WALKS = 2  # over the keys, each with the exact logits
 PRODUCT = 16 * 8 * 16
 CLOCKS = {
@@ -137,7 +137,7 @@ def sampled_work(m):
 
 
 def sampled(m):
-    """Seconds of sampled attention; its seven launches for a layer and batch (MLA: six) take microseconds."""
+    """Seconds of sampled attention; its nine launches for a layer and batch (MLA: eight) take microseconds."""
     seconds = sum(max(clocks / (ISSUE / 32 / 2.2), bytes_ / BYTES) for _, _, clocks, bytes_ in sampled_work(m))
     return m.attention_layers * TOKENS / LENGTH * seconds
 

@@ -71,6 +71,8 @@ inline uint32_t __float_as_uint(float x) {
   std::memcpy(&u, &x, sizeof(u));
   return u;
 }
+inline int min(int a, int b) { return std::min(a, b); }
+inline int max(int a, int b) { return std::max(a, b); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __uint_as_float(uint32_t u) {
   float x;
