@@ -98,6 +98,7 @@ constexpr Signature kSignatures[] = {
     {FileKind::Adapter, "peft_type"},
     {FileKind::Config, "architectures"},
     {FileKind::SglangScales, "kv_cache"},
+    {FileKind::SglangScales, "scaling_factor"},
     {FileKind::Config, "model_type"},
     {FileKind::ModelFile, "added_tokens", "model"},
     {FileKind::ModelFile, "tokenizer_class"},

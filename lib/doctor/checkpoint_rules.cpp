@@ -189,6 +189,14 @@ Found stops_here(const Facts& f) {
   return in_checkpoint(f, str(of) + ": " + stop->second);
 }
 
+// From 0.5.19 on the scheme makes parameters for scales.
+Found compressed_dropped(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool here = c.declaration.is_compressed_tensors() && c.n_scales() > c.n_unit &&
+                    f.before({0, 5, 19}) == Trait::Yes && cache_is_quantized(f) != Trait::No && !uses_plugin(f);
+  return here ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
+}
+
 Found fused_names_dropped(const Facts& f) {
   constexpr EngineVersion kMended = {0, 18, 0};
   const bool here = f.model.architecture == "Qwen3MoeForCausalLM" && f.checkpoint->n_fused > 0 &&
@@ -226,9 +234,15 @@ constexpr CombinationRule kRules[] = {
       "not "
       "looked at",
       "vLLM 0.33.0, which loads them, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
-      "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 7},
+      "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 9, "L08 LG2"},
      kTensors | kVllm,
      qwen3_5_dropped},
+    {{"C26", Error, Established,
+      "before 0.5.19 SGLang drops the KV scales of compressed-tensors checkpoints: every layer has 1.0",
+      "damage: 1.0 is right wherever magnitudes stay below 448", "SGLang 0.5.19 or later",
+      "sglang 0.5.8 to 0.5.18 compressed_tensors.py; sglang change 35455", Cause::ScalesNotLoaded, 9, "LG60 LG60q L08"},
+     kTensors | kSglang,
+     compressed_dropped},
     {{"C25", Error, Established,
       "before 0.18 vLLM's Qwen3-MoE class drops KV scales of the fused projection, without a word: the server uses 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448",

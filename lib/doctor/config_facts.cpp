@@ -88,7 +88,7 @@ void take_config(const Json& config, ModelTraits& model) {
   model.head_widths_differ = answer(global > 0 && model.head_dim > 0 && global != model.head_dim);
   const Json* cap = find_member(text, "final_logit_softcapping");
   if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
-  model.sparse = answer(integer_or_zero(text, "index_topk") > 0);
+  model.sparse = answer(integer_or_zero(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
   if (model.latent != Trait::Yes) return;
   const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");
   model.latent_width = integer_or_zero(text, "kv_lora_rank") + rotated;

@@ -11,7 +11,9 @@ using enum Severity;
 using enum Confidence;
 
 bool drafts(const Facts& f) {
-  return f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr;
+  return std::ranges::any_of(f.flags, [](const auto& flag) {
+    return flag.first.starts_with("speculative-") || flag.first == "spec-model" || flag.first == "spec-method";
+  });
 }
 
 Found speculative(const Facts& f) {

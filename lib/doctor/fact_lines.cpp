@@ -125,6 +125,16 @@ void backend_before(Facts& facts, std::string_view line, size_t at, const Eviden
   if (begin != std::string_view::npos) take_backend(facts, line.substr(begin + kUsing.size()), from);
 }
 
+// "Attention backend not specified. Use trtllm_mha backend by default."
+void backend_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view rest = line.substr(std::min(line.size(), line.find("Use ", at) + 4));
+  const std::string_view name = rest.substr(0, rest.find(' '));
+  set_server(facts, Engine::Sglang);
+  if (!facts.backend.empty() || name.empty()) return;
+  facts.backend = name;
+  facts.backend_from = from;
+}
+
 void dtype_of_vllm(Facts& facts, std::string_view line, size_t at, const Evidence&) {
   constexpr std::string_view kUsing = "Using ";
   const size_t begin = line.rfind(kUsing, at);
@@ -200,6 +210,7 @@ constexpr std::array kFacts = {
     FactLine{"--calculate-kv-scales", take_listed_option},
     FactLine{"--quantization-param-path", take_listed_option},
     FactLine{"Using AttentionBackendEnum.", backend_after},
+    FactLine{"Attention backend not specified. Use ", backend_of_sglang},
     FactLine{" attention backend out of potential backends", backend_before},
     FactLine{"data type to store kv cache", dtype_of_vllm},
     FactLine{"Using KV cache dtype:", dtype_of_sglang},

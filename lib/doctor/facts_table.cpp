@@ -108,23 +108,24 @@ FactRow option(const Facts& f, const std::string& name, std::initializer_list<st
 }  // namespace
 
 std::vector<FactRow> fact_rows(const Facts& f) {
-  return {server(f),
-          f.gpu ? known("GPU", f.gpu->name, place(f.gpu_from)) : open("GPU", "--gpu NAME"),
-          backend(f),
-          cache(f),
-          in_checkpoint(f),
-          in_file(f),
-          delivered(f),
-          felt_on_plain(f),
-          trait("hybrid (recurrent layers)", f.model.hybrid, f),
-          trait("MLA", f.model.latent, f),
-          option(f, "state of recurrent layers", {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
-                 "the server's default"),
-          option(f, "drafted tokens", {"speculative-config", "speculative-algorithm"}, "none"),
-          option(f, "prefix caching",
-                 {"enable-prefix-caching", "no-enable-prefix-caching", "disable-radix-cache", "enable-radix-cache"},
-                 "the server's default"),
-          option(f, "ranks", {"tensor-parallel-size", "tp-size", "tp"}, "1")};
+  return {
+      server(f),
+      f.gpu ? known("GPU", f.gpu->name, place(f.gpu_from)) : open("GPU", "--gpu NAME"),
+      backend(f),
+      cache(f),
+      in_checkpoint(f),
+      in_file(f),
+      delivered(f),
+      felt_on_plain(f),
+      trait("hybrid (recurrent layers)", f.model.hybrid, f),
+      trait("MLA", f.model.latent, f),
+      option(f, "state of recurrent layers", {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
+             "the server's default"),
+      option(f, "drafted tokens", {"speculative-config", "speculative-algorithm", "spec-model", "spec-method"}, "none"),
+      option(f, "prefix caching",
+             {"enable-prefix-caching", "no-enable-prefix-caching", "disable-radix-cache", "enable-radix-cache"},
+             "the server's default"),
+      option(f, "ranks", {"tensor-parallel-size", "tp-size", "tp"}, "1")};
 }
 
 Lines facts_text(const Facts& f) {

@@ -332,7 +332,7 @@ constexpr CombinationRule kRules[] = {
       Cause::KeyOutliers, 5},
      kFlags | kQuantized,
      llama_rotation_off},
-    {{"F26", Note, Established, "layers with a sliding window gain little from an FP8 cache", "",
+    {{"F26", Note, Established, "layers with a sliding window gain little from a quantized cache", "",
       "--kv-cache-dtype-skip-layers sliding_window", "vllm change 33695"},
      kFlags | kModel | kVllm | kQuantized,
      sliding},

@@ -16,7 +16,7 @@ InputKind kind_of_json(std::string_view text) {
     limits.allow_non_finite = true;
     const Json json = parse_json(text, limits);
     const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
-    if (has("kv_cache") || (has("format") && has("layers"))) return InputKind::ScaleFile;
+    if (has("kv_cache") || has("scaling_factor") || (has("format") && has("layers"))) return InputKind::ScaleFile;
     if (has("choices")) return InputKind::Output;
     if (has("target_modules")) return InputKind::Adapter;
     if (has("model_type") || has("architectures")) return InputKind::Config;

@@ -73,10 +73,11 @@ void take_artifact(const Json& json, ScaleFacts& facts) {
 
 // {"kv_cache": {"scaling_factor": {"0": {"0": 0.03, ...}}}}
 bool take_server_json(const Json& json, ScaleFacts& facts) {
-  const Json* cache = find_member(json, "kv_cache");
+  const Json* inner = find_member(json, "kv_cache");
+  const Json* cache = inner != nullptr ? inner : &json;  // without it SGLang refuses the file
   const Json* ranks = cache != nullptr && cache->is_object() ? find_member(*cache, "scaling_factor") : nullptr;
   if (ranks == nullptr || !ranks->is_object() || ranks->empty() || !ranks->begin()->is_object()) return false;
-  facts.json_type = text_at(*cache, "dtype");
+  if (inner != nullptr) facts.json_type = text_at(*cache, "dtype");
   for (const auto& [rank, of_rank] : ranks->items()) facts.ranks[rank] = of_rank.is_object() ? of_rank.size() : 0;
   const Json& layers = *ranks->begin();
   facts.n_layers = layers.size();

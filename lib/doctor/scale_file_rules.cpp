@@ -76,6 +76,7 @@ Found json_refused(const Facts& f) {
   const ScaleFacts& s = *f.scales;
   if (s.ranks.empty()) return {};
   const auto n = static_cast<size_t>(n_ranks(f));
+  if (s.json_type.empty()) return in_scales(f, "no kv_cache.dtype");
   if (s.json_type != "float8_e4m3fn") return in_scales(f, "dtype " + quoted(s.json_type) + ", expected float8_e4m3fn");
   if (knows_flags(f) && s.ranks.size() != n)
     return in_scales(f, std::to_string(s.ranks.size()) + " ranks, the server has " + std::to_string(n));

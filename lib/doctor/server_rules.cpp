@@ -53,6 +53,14 @@ Found nvfp4_hybrid(const Facts& f) {
 
 Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cache-dtype"}); }
 
+// Where layers differ in width, scales of one lie where those of another are looked for.
+Found token_scales_of_widths(const Facts& f) {
+  constexpr EngineVersion kAfter = {0, 25, 1};
+  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes &&
+                    f.version && *f.version <= kAfter;
+  return here ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
+}
+
 Found sglang_triton(const Facts& f) {
   const bool here = backend_of(f) == "triton" && has_scales(f) && f.before({0, 5, 10}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
@@ -117,8 +125,9 @@ constexpr CombinationRule kRules[] = {
       Cause::KernelDefect, 9},
      kFlags | kTensors | kKnownServer | kPlain,
      scales_on_plain_cache},
-    {{"B17", Error, Established, "with compressed-tensors scales FlashInfer reads uninitialized host copies: garbage",
-      "", "vLLM 0.20 or later, or --attention-backend FLASH_ATTN", "vllm change 39418", Cause::KernelDefect, 9},
+    {{"B17", Error, Established,
+      "with compressed-tensors scales FlashInfer reads host copies of them that were never set: garbage", "",
+      "vLLM 0.20 or later, or --attention-backend TRITON_ATTN", "vllm changes 39418, 34863", Cause::KernelDefect, 9},
      kFlags | kTensors | kVllm | kQuantized,
      host_copies},
     {{"B01", Warning, Established,
@@ -127,6 +136,13 @@ constexpr CombinationRule kRules[] = {
       "vLLM blog of 2026-04-22; flash-attention change 104", Cause::KernelDefect, 4},
      kFlags | kVllm | kStaticFp8,
      long_context_of_fa3},
+    {{"B22", Error, Reported,
+      "scales per token and head, and layers whose heads differ in width: scales were reported to be read from wrong "
+      "places",
+      "that this version does it: reported up to 0.25.1", "a vLLM after 0.25.1, or {control}",
+      "vllm issue 49716, change 44455", Cause::KernelDefect, 8},
+     kFlags | kVllm | kQuantized,
+     token_scales_of_widths},
     {{"B05", Error, Established, "before 0.5.10 the Triton backend of SGLang did not apply KV scales", "",
       "SGLang 0.5.10 or later, or another --attention-backend",
       "sglang 0.5.9 has no k_scale in triton_backend.py, 0.5.10 has; change 18882", Cause::KernelDefect, 8},
