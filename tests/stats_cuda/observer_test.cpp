@@ -232,10 +232,10 @@ TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
   const int64_t row =
       one.caches[0].n_kv_heads * (one.caches[0].head_dim_k + one.caches[0].head_dim_v);  // and four heads
   const int64_t each = 3 * 4 + 8 + 768 + 2 * row;
-  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2}), a + 4 * 22 * 4 + each);
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2}), a + 4 * 53 * 4 + each);
   const SampleOptions longer{SampleFormat::Int8, 3};  // of three ladders and the figures they have
   const int64_t b = Observer::device_bytes_needed(one, {100, 3, 2, longer});
-  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2, longer}), b + 4 * 34 * 4 + each);
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2, longer}), b + 4 * 65 * 4 + each);
   const int64_t wide = Observer::device_bytes_needed(one, {100, 3, 2, {}, Precision::F32});
   EXPECT_EQ(wide, a + 100 * 2 * row);
   EXPECT_EQ(Observer::device_bytes_needed(both, {100, 3, 2}), 2 * a);
