@@ -48,43 +48,35 @@ __global__ void sample_rungs_kernel(SampleArrays a, SampleShape s) {
   }
 }
 
-/// Whether in each token and each channel of rows [from, to), at most kAlikeTokens, few values are subnormal at a rung.
-/// All threads of the block get the answer.
-template <class T>
-__device__ bool has_few_subnormal(const HeadRows<T>& rows, int64_t from, int64_t to, int rung) {
-  const float least = scale_of(rung - kNormalExponent);
-  const int thread = static_cast<int>(threadIdx.x);
-  float many = 0.0f;
-  const auto count = [&](float x, float& small, float& nonzero) {
-    const float magnitude = fabsf(x);
-    if (magnitude > 0.0f) nonzero += 1.0f;
-    if (magnitude > 0.0f && magnitude < least) small += 1.0f;
-  };
-  const auto conclude = [&](float small, float nonzero) {
-    if (small * kFewSubnormal > nonzero) many = 1.0f;
-  };
-  for (int64_t t = from + thread / kWarp; t < to; t += kThreads / kWarp) {
-    float small = 0.0f, nonzero = 0.0f;
-    for (int c = thread % kWarp; c < rows.width; c += kWarp) count(rows.at(t, c), small, nonzero);
-    conclude(warp_reduce(small, Sum()), warp_reduce(nonzero, Sum()));
-  }
-  for (int c = thread; c < rows.width; c += kThreads) {
-    float small = 0.0f, nonzero = 0.0f;
-    for (int64_t t = from; t < to; ++t) count(rows.at(t, c), small, nonzero);
-    conclude(small, nonzero);
-  }
-  return row_reduce<kThreads>(many, Maximum()) == 0.0f;
-}
-
-/// The highest rung with few.
-template <class T>
-__device__ int alike_rung_of(const HeadRows<T>& rows, int64_t from, int64_t to) {
+/// The highest rung at which few of n values are subnormal.
+template <class Value>
+__device__ int alike_rung_of(int n, Value value) {
   int few = kNoneAlike, many = kMostRung + 1;
   while (many - few > 1) {
     const int rung = (few + many) / 2;
-    (has_few_subnormal(rows, from, to, rung) ? few : many) = rung;
+    const float least = scale_of(rung - kNormalExponent);
+    int small = 0, nonzero = 0;
+    for (int i = 0; i < n; ++i) {
+      const float magnitude = fabsf(value(i));
+      nonzero += magnitude > 0.0f ? 1 : 0;
+      small += magnitude > 0.0f && magnitude < least ? 1 : 0;
+    }
+    (small * kFewSubnormal > nonzero ? many : few) = rung;
   }
   return few;
+}
+
+/// The highest at which it is so in each token and each channel of rows [from, to), at most kAlikeTokens. A thread
+/// takes one of them; all threads of the block get the answer.
+template <class T>
+__device__ int alike_rung_of(const HeadRows<T>& rows, int64_t from, int64_t to) {
+  const int n_tokens = static_cast<int>(to - from);
+  int rung = kMostRung;
+  for (int line = static_cast<int>(threadIdx.x); line < n_tokens + rows.width; line += kThreads)
+    rung =
+        min(rung, line < n_tokens ? alike_rung_of(rows.width, [&](int c) { return rows.at(from + line, c); })
+                                  : alike_rung_of(n_tokens, [&](int t) { return rows.at(from + t, line - n_tokens); }));
+  return -static_cast<int>(row_reduce<kThreads>(static_cast<float>(-rung), Maximum()));
 }
 
 /// Block (complete 64 tokens, key-value head, sequence).
