@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/letter_case.h"
 #include "check/rules.h"
 #include "doctor/diagnose.h"
 #include "finding_origins.h"
@@ -12,14 +13,6 @@
 
 namespace kvcal {
 namespace {
-
-std::string upper(std::string text) {
-  for (char& c : text)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return text;
-}
-
-bool is_named(std::string_view id, const std::string& asked) { return upper(std::string(id)) == upper(asked); }
 
 /// The paragraphs below "## ID", as one line each; empty for a finding that needs none.
 std::vector<std::string> origin_of(std::string_view id) {
@@ -61,7 +54,7 @@ class Labelled {
 
 /// Of validate; a rule that doctor has, too, has what more doctor knows.
 Lines explained(const std::string& asked) {
-  const auto rule = std::ranges::find_if(rules(), [&](const Rule& r) { return is_named(r.id, asked); });
+  const auto rule = std::ranges::find_if(rules(), [&](const Rule& r) { return same_but_for_case(r.id, asked); });
   const std::vector<const Entry*> entries = catalog_named(asked);
   if (rule == rules().end() && entries.empty())
     fail("explain: no finding is called " + quoted(asked) +

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "base/letter_case.h"
+
 namespace kvcal {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
 
 Trait from(const std::optional<EngineVersion>& version, const EngineVersion& since) {
   return version ? trait_of(*version >= since) : Trait::Unknown;
@@ -31,8 +26,8 @@ Trait in_vllm(const ScaleReader& r, const std::string& backend) {
   if (!takes_all && (!r.asked || *r.version >= kAsksForType)) return Trait::No;
   if (!backend.starts_with("flashinfer") || (takes_all && r.latent)) return Trait::Unknown;
   // On datacenter Blackwell other kernels may be chosen, by shapes, and these ask for the cache's type since 0.19.
-  const bool may_be_others = r.gpu == nullptr || (r.gpu->capability >= 100 && r.gpu->capability < 110);
-  return takes_all && may_be_others && r.gpu != nullptr ? Trait::Unknown : Trait::Yes;
+  const bool may_be_others = r.gpu != nullptr && r.gpu->capability >= 100 && r.gpu->capability < 110;
+  return takes_all && may_be_others ? Trait::Unknown : Trait::Yes;
 }
 
 // The pool divides where it converts, so not here; each backend reads as it likes.
@@ -52,7 +47,7 @@ Trait in_sglang(const ScaleReader& r, const std::string& backend) {
 
 Trait scales_reach_plain_cache(const ScaleReader& r) {
   if (r.declared == nullptr) return Trait::Unknown;
-  const std::string backend = lower(r.backend);
+  const std::string backend = lower_case(r.backend);
   if (r.server == Engine::Vllm) return in_vllm(r, backend);
   return r.server == Engine::Sglang ? in_sglang(r, backend) : Trait::Unknown;
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "base/letter_case.h"
 #include "doctor/diagnose.h"
 #include "doctor/facts_table.h"
 #include "doctor/lines.h"
@@ -196,9 +196,8 @@ Json diagnosis_json(const Diagnosis& d) {
 }
 
 std::vector<const Entry*> catalog_named(std::string_view id) {
-  const auto same = [](char a, char b) { return std::toupper(a) == std::toupper(b); };
   std::vector<const Entry*> found = catalog();
-  std::erase_if(found, [&](const Entry* e) { return !std::ranges::equal(e->id, id, same); });
+  std::erase_if(found, [&](const Entry* e) { return !same_but_for_case(e->id, id); });
   return found;
 }
 

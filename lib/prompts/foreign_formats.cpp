@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/letter_case.h"
+
 namespace kvcal {
 namespace {
 
@@ -86,12 +88,6 @@ std::string with_jq(const std::string& program) {
   return "jq -c '(arrays[], objects) | " + program + "' FILE > new.jsonl";
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 /// The cells of the first line, without quotes.
 std::vector<std::string> header(std::string_view begin, char separator) {
   if (begin.starts_with("\xEF\xBB\xBF")) begin.remove_prefix(3);
@@ -114,14 +110,14 @@ bool names_columns(std::string_view begin, char separator) {
   return std::ranges::any_of(cells, [](const std::string& cell) {
     static constexpr std::array kNames{"text",    "prompt", "messages", "conversations", "instruction",
                                        "content", "input",  "question", "completion",    "output"};
-    return std::ranges::find(kNames, lower(cell)) != kNames.end();
+    return std::ranges::find(kNames, lower_case(cell)) != kNames.end();
   });
 }
 
 std::string extension_of(const std::string& name) {
   std::filesystem::path path = name;
   if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
-  return lower(path.extension().string());
+  return lower_case(path.extension().string());
 }
 
 std::optional<Format> foreign_format(std::string_view begin, const std::string& extension) {

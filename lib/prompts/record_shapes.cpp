@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/letter_case.h"
+
 namespace kvcal {
 namespace {
 
@@ -77,11 +79,6 @@ const std::map<std::string, std::string>& roles() {
   return known;
 }
 
-std::string lower(std::string name) {
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
-}
-
 [[noreturn]] void fail_speaker(const std::string& name) {
   std::vector<std::string> known;
   for (const auto& [speaker, role] : roles()) known.push_back(speaker);
@@ -107,7 +104,7 @@ bool has_messages(const std::string& list) {
 std::string role_of(const Json& turn, const std::string& list, const std::string& where) {
   const bool role = find_member(turn, "role") != nullptr;
   const std::string name = get_string(turn, role ? "role" : "from", where);
-  const auto known = roles().find(lower(name));
+  const auto known = roles().find(lower_case(name));
   static const std::vector<std::string> kOwnOfTemplates{"model", "function", "bot", "ai", "function_call"};
   const bool own = known == roles().end() || std::ranges::find(kOwnOfTemplates, name) != kOwnOfTemplates.end();
   if (role && own && has_messages(list)) return name;
@@ -116,7 +113,7 @@ std::string role_of(const Json& turn, const std::string& list, const std::string
 }
 
 bool is_named_turn(const std::string& key, const Json& said) {
-  return roles().contains(lower(key)) && said.is_string();
+  return roles().contains(lower_case(key)) && said.is_string();
 }
 
 bool is_turn(const Json& turn) {
@@ -129,7 +126,7 @@ bool is_turn(const Json& turn) {
 void append_named(const Json& turn, const std::string& where, Json& messages) {
   const size_t before = messages.size();
   for (const auto& [key, value] : turn.items())
-    if (is_named_turn(key, value)) append_text(messages, roles().at(lower(key)), value.get<std::string>());
+    if (is_named_turn(key, value)) append_text(messages, roles().at(lower_case(key)), value.get<std::string>());
   if (messages.size() == before) fail(where + " has no \"role\" text");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/letter_case.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/quantization_config.h"
 
@@ -48,11 +49,6 @@ bool is_float(const Json& scheme, const char* bits) {
 
 bool is_float8(const Json& scheme) { return is_float(scheme, "8"); }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-
 /// "fp8" of a static scheme of 8 bits or the words; what else a word says, in lower case.
 std::string modelopt_cache(const KvDeclaration& d) {
   if (d.scheme && d.scheme->is_object() && !d.scheme->empty()) {
@@ -60,7 +56,7 @@ std::string modelopt_cache(const KvDeclaration& d) {
     return is_float(*d.scheme, "4") ? "nvfp4" : "";
   }
   const std::string word = d.scheme && d.scheme->is_string() ? d.scheme->get<std::string>() : "";
-  return lower(word.empty() ? d.algorithm : word);
+  return lower_case(word.empty() ? d.algorithm : word);
 }
 
 /// Static, per tensor, 8-bit float: SGLang's condition for compressed-tensors. A missing `symmetric` passes.
@@ -161,7 +157,7 @@ std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
   const bool vllm = server == ServerKind::Vllm;
   if (d.is_compressed_tensors())
     return d.scheme && (vllm ? d.scheme->is_object() : sglang_takes(*d.scheme)) ? "fp8" : "";
-  if (!d.is_modelopt()) return !vllm && d.method == "fp8" && lower(d.algorithm) == "fp8" ? "fp8" : "";
+  if (!d.is_modelopt()) return !vllm && d.method == "fp8" && lower_case(d.algorithm) == "fp8" ? "fp8" : "";
   const std::string cache = modelopt_cache(d);
   return cache == "fp8" || (vllm && cache == "nvfp4") ? cache : "";
 }
