@@ -63,7 +63,7 @@ void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& 
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   const std::string name = str(served.server);
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
-  if (!is_verified(served.server)) return;
+  if (!served.known) return;
   for (const ServedScales::Stop& stop : served.stops)
     report.add({"V01", stop.tensor, name, "to start", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});

@@ -177,9 +177,11 @@ ServedScales served_scales(const StoredScales& stored, const ModelSpec& spec, co
                            const Server& server) {
   ServedScales out;
   out.server = server;
+  out.known = is_verified(server);
   out.support = server_support(server, spec.architecture, carrier_of(stored.declaration, server.kind));
   out.mtp = mtp_support(server, spec.architecture, out.support.carrier);
   out.auto_is_fp8 = auto_is_fp8(stored.declaration, server.kind);
+  if (!out.known) return out;
   if (const std::string error = declaration_error(stored.declaration, server.kind); !error.empty())
     out.stops.push_back({"", stored.declaration.source, error});
   else if (!out.support.served)

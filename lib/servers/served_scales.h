@@ -20,6 +20,7 @@ struct ServedLayer {
 
 struct ServedScales {
   Server server;
+  bool known = true;  // false of a version that was not looked at: then there are neither layers nor stops
   ServerSupport support;
   ServerSupport mtp;  // of its MTP layer
   struct Stop {
@@ -29,6 +30,8 @@ struct ServedScales {
   std::vector<Stop> draft_stops;    // why it does not start where it drafts tokens with the MTP layer
   std::vector<ServedLayer> layers;  // every cache, by layer; empty when it does not start
   bool auto_is_fp8 = false;         // whether --kv-cache-dtype auto makes the cache FP8
+
+  bool starts() const { return known && stops.empty(); }
 };
 
 /// `config` is the checkpoint's: the model's dtype stands in it. Throws Error for an architecture without a line in the

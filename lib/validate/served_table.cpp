@@ -37,32 +37,28 @@ Lines padded(const std::vector<Row>& rows) {
 
 /// The layers of a server that starts, else none: all servers know the same caches.
 const ServedScales* any_started(const std::vector<ServedScales>& served) {
-  const auto found = std::find_if(served.begin(), served.end(), [](const ServedScales& s) { return s.stops.empty(); });
+  const auto found = std::find_if(served.begin(), served.end(), [](const ServedScales& s) { return s.starts(); });
   return found == served.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-Lines served_text(const std::vector<ServedScales>& all) {
-  if (all.empty()) return {};
+Lines served_text(const std::vector<ServedScales>& served) {
+  if (served.empty()) return {};
   Lines text;
-  std::vector<ServedScales> served;
-  for (const ServedScales& s : all)
-    if (is_verified(s.server))
-      served.push_back(s);
-    else
-      text.add(str(s.server) + ": what it uses is not known");
+  for (const ServedScales& s : served)
+    if (!s.known) text.add(str(s.server) + ": what it uses is not known");
   for (const ServedScales& s : served)
     if (!s.stops.empty()) text.add(str(s.server) + " does not start: " + s.stops.front().reason);
   const ServedScales* first = any_started(served);
   if (!first) return text;
   std::vector<Row> rows = {{"layer", "module"}};
   for (const ServedScales& s : served)
-    if (s.stops.empty()) rows[0].push_back(str(s.server) + " uses (key, value)");
+    if (s.starts()) rows[0].push_back(str(s.server) + " uses (key, value)");
   for (size_t i = 0; i < first->layers.size(); ++i) {
     rows.push_back({std::to_string(first->layers[i].layer), printable(first->layers[i].module)});
     for (const ServedScales& s : served)
-      if (s.stops.empty()) rows.back().push_back(printable(cell_of(s.layers[i])));
+      if (s.starts()) rows.back().push_back(printable(cell_of(s.layers[i])));
   }
   return text + padded(rows);
 }
@@ -71,8 +67,7 @@ Json served_json(const std::vector<ServedScales>& served) {
   Json list = Json::array();
   for (const ServedScales& s : served) {
     Json layers = Json::array(), stops = Json::array();
-    const bool known = is_verified(s.server);
-    for (const ServedLayer& l : known ? s.layers : std::vector<ServedLayer>{})
+    for (const ServedLayer& l : s.layers)
       layers.push_back({{"index", l.layer},
                         {"name", l.module},
                         {"key", l.key},
@@ -80,13 +75,13 @@ Json served_json(const std::vector<ServedScales>& served) {
                         {"key_loaded", l.key_loaded},
                         {"value_loaded", l.value_loaded},
                         {"note", l.note}});
-    for (const ServedScales::Stop& stop : known ? s.stops : std::vector<ServedScales::Stop>{})
+    for (const ServedScales::Stop& stop : s.stops)
       stops.push_back({{"tensor", stop.tensor}, {"file", stop.file}, {"reason", stop.reason}});
     list.push_back({{"server", str(s.server)},
-                    {"known", known},
-                    {"starts", known ? Json(s.stops.empty()) : Json()},
+                    {"known", s.known},
+                    {"starts", s.known ? Json(s.stops.empty()) : Json()},
                     {"stops", stops},
-                    {"auto_is_fp8", known ? Json(s.auto_is_fp8) : Json()},
+                    {"auto_is_fp8", s.known ? Json(s.auto_is_fp8) : Json()},
                     {"source", s.support.source},
                     {"backend_applies", s.support.backend},
                     {"layers", layers}});
