@@ -29,6 +29,8 @@ struct CacheType {
   std::string_view decided_by = "";  // "option", "log", "checkpoint", "default"; "" where it is not known
   std::string open = "";             // where it is not known: what would settle it
   bool contradicted = false;         // options and log cannot be of one run
+
+  std::string shown() const { return name == "auto" ? "the model's own type" : name; }
 };
 
 CacheType cache_type(const CacheRequest& request);

@@ -25,10 +25,10 @@ std::string control_text(const ControlRequest& r) {
   plain.asked = own;
   plain.logged.clear();
   // auto is FP8 here; and where scales may be multiplied in all the same, another type is no comparison either.
-  if (r.scales_felt == Trait::No && cache_type(plain).quantized == Trait::No) return "--kv-cache-dtype " + own;
+  const bool obeyed = cache_type(plain).quantized == Trait::No;
+  if (r.scales_felt == Trait::No && obeyed) return "--kv-cache-dtype " + own;
   return "the checkpoint without KV scales (with this one auto is FP8, and " +
-         std::string(cache_type(plain).quantized == Trait::No ? "other types may apply its scales all the same)"
-                                                              : "other types may not be obeyed)");
+         std::string(obeyed ? "other types may apply its scales all the same)" : "other types may not be obeyed)");
 }
 
 }  // namespace kvcal

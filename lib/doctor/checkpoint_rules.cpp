@@ -180,13 +180,10 @@ Found folded(const Facts& f) {
 
 // Of the version that was looked at.
 Found stops_here(const Facts& f) {
-  const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
-  const auto stop = f.checkpoint->stops.find(kind);
-  const Server of = verified_server(kind);
-  const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
-  if (!served || stop == f.checkpoint->stops.end() || uses_plugin(f)) return {};
-  if (f.version && *f.version != EngineVersion{of.major, of.minor, of.patch}) return {};
-  return in_checkpoint(f, str(of) + ": " + stop->second);
+  const std::optional<Server> of = server_of_table(f);
+  if (!of || uses_plugin(f)) return {};
+  const auto stop = f.checkpoint->stops.find(of->kind);
+  return stop == f.checkpoint->stops.end() ? Found{} : in_checkpoint(f, str(*of) + ": " + stop->second);
 }
 
 // From 0.5.19 on the scheme makes parameters for scales.

@@ -71,8 +71,7 @@ Trait Facts::before(const EngineVersion& limit) const {
 }
 
 std::string Facts::cache_text() const {
-  const std::string type = cache.name == "auto" ? "the model's own type" : cache.name;
-  return type + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
+  return cache.shown() + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
 }
 
 void Facts::take_logged_type(std::string_view type) {
@@ -123,6 +122,13 @@ Trait scales_felt_on_plain(const Facts& f) {
                                    .latent = f.model.latent == Trait::Yes,
                                    .declared = &c.declaration,
                                    .gpu = f.gpu ? &*f.gpu : nullptr});
+}
+
+std::optional<Server> server_of_table(const Facts& f) {
+  if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return std::nullopt;
+  const Server of = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+  const bool other = f.version && *f.version != EngineVersion{of.major, of.minor, of.patch};
+  return other ? std::nullopt : std::optional(of);
 }
 
 std::string control_of(const Facts& f) {

@@ -147,6 +147,9 @@ inline bool cache_is_static_fp8(const Facts& facts) { return is_static_fp8(facts
 /// Whether the checkpoint's scales are multiplied into a cache that is not quantized.
 Trait scales_felt_on_plain(const Facts& facts);
 
+/// The server as the table of servers has it, where the version is that of the table or not given; none for others.
+std::optional<Server> server_of_table(const Facts& facts);
+
 /// How to serve the same with a cache that is not quantized: control_text()'s.
 std::string control_of(const Facts& facts);
 

@@ -36,8 +36,7 @@ FactRow cache(const Facts& f) {
   if (f.cache.contradicted) return {"cache", "contradicted", f.cache.open};
   if (f.cache.name.empty()) return open("cache", f.cache.open);
   const std::string kind = f.cache.quantized == Trait::Yes ? " (quantized)" : " (not quantized)";
-  const std::string type = f.cache.name == "auto" ? "the model's own type" : f.cache.name;
-  return known("cache", type + kind, "the " + std::string(f.cache.decided_by));
+  return known("cache", f.cache.shown() + kind, "the " + std::string(f.cache.decided_by));
 }
 
 FactRow in_checkpoint(const Facts& f) {
@@ -64,14 +63,15 @@ FactRow delivered(const Facts& f) {
   const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
   if (!served || !f.checkpoint || f.model.architecture.empty())
     return open(name, "which server it is, and config.json");
-  const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
-  const Server checked = verified_server(kind);
-  const EngineVersion of_table = {checked.major, checked.minor, checked.patch};
-  if (f.version && *f.version != of_table)
-    return open(name, "the server's log: of " + str(*f.version) + " this was not looked at, of " + str(of_table) +
+  const std::optional<Server> of = server_of_table(f);
+  if (!of) {
+    const Server newest = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+    const EngineVersion known_of = {newest.major, newest.minor, newest.patch};
+    return open(name, "the server's log: of " + str(*f.version) + " this was not looked at, of " + str(known_of) +
                           " it is known");
+  }
   try {
-    const ServerSupport s = server_support(checked, f.model.architecture, carrier_of(f.checkpoint->declaration, kind));
+    const ServerSupport s = server_support(*of, f.model.architecture, carrier_of(f.checkpoint->declaration, of->kind));
     return known(name, s.loads ? "yes" : "no: " + s.why_not, s.source);
   } catch (const Error&) {
     return open(name, "the server's log: this class is not in the table of servers");

@@ -16,6 +16,22 @@ constexpr std::string_view kTensors =
     "vllm 0.33.0 model_executor/layers/quantization/compressed_tensors/compressed_tensors.py";
 constexpr std::string_view kWeights = "vllm 0.33.0 model_executor/model_loader/weight_utils.py";
 
+/// The missing name decides what helps.
+constexpr LogLine unknown_name(std::string_view ending, std::string_view fix) {
+  return {
+      .needle = "KeyError: '",
+      .entry = {.id = "LG36",
+                .severity = Fatal,
+                .meaning = "the loader of this model class does not know the name of a scale",
+                .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+                .fix = fix,
+                .source =
+                    "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+                .cause = Cause::ScalesRefused,
+                .weight = 9},
+      .also = ending};
+}
+
 constexpr LogLine kLines[] = {
     {.needle = "Only support per-tensor scaling factor",
      .entry = {.id = "LG9",
@@ -166,61 +182,11 @@ constexpr LogLine kLines[] = {
                .meaning =
                    "the quantization group of attention modules is left out; scales of the cache load without it",
                .source = kTensors}},
-    {.needle = "KeyError: '",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
-               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-               .fix = "export again without query scales (--no-query), for this server",
-               .source =
-                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-               .cause = Cause::ScalesRefused,
-               .weight = 9},
-     .also = ".q_scale'"},
-    {.needle = "KeyError: '",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
-               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-               .fix = kNewer,
-               .source =
-                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-               .cause = Cause::ScalesRefused,
-               .weight = 9},
-     .also = ".k_scale'"},
-    {.needle = "KeyError: '",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
-               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-               .fix = kNewer,
-               .source =
-                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-               .cause = Cause::ScalesRefused,
-               .weight = 9},
-     .also = ".v_scale'"},
-    {.needle = "KeyError: '",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
-               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-               .fix = kNewer,
-               .source =
-                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-               .cause = Cause::ScalesRefused,
-               .weight = 9},
-     .also = ".kv_scale'"},
-    {.needle = "KeyError: '",
-     .entry = {.id = "LG36",
-               .severity = Fatal,
-               .meaning = "the loader of this model class does not know the name of a scale",
-               .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-               .fix = kNewer,
-               .source =
-                   "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-               .cause = Cause::ScalesRefused,
-               .weight = 9},
-     .also = ".output_scale'"},
+    unknown_name(".q_scale'", "export again without query scales (--no-query), for this server"),
+    unknown_name(".k_scale'", kNewer),
+    unknown_name(".v_scale'", kNewer),
+    unknown_name(".kv_scale'", kNewer),
+    unknown_name(".output_scale'", kNewer),
     {.needle = "assert layer.k_scale > 0.0",
      .entry = {.id = "LG37",
                .severity = Fatal,
