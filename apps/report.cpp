@@ -55,8 +55,18 @@ Opened open(const ReportFlags& flags) {
   return {std::move(statistics), std::move(artifact), options};
 }
 
-/// Of this model, and of these scales or statistics where the evaluation names some.
-SavedEvaluation evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
+struct Evaluated {
+  SavedEvaluation evaluation;
+  std::string as;  // the variant with the scales of the page; "": none is known to have them
+};
+
+/// The SHA-256 of the page's scale file, or of the one that these statistics and options give.
+std::string sha256_of_scales(const ReportFlags& flags, const Artifact& artifact) {
+  return sha256_hex(is_scale_file(flags.input) ? read_artifact_text(flags.input) : artifact_text(artifact));
+}
+
+/// Of this model, and of these scales where a scale file is shown and the evaluation names some.
+Evaluated evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
   SavedEvaluation evaluation = read_evaluation(flags.evaluation);
   const auto not_of = [&](const std::string& what, const std::string& is, const std::string& expected) {
     fail(quoted(flags.evaluation) + ": is of other " + what + " than " + quoted(flags.input) + ": " + is.substr(0, 12) +
@@ -64,12 +74,12 @@ SavedEvaluation evaluation_for(const ReportFlags& flags, const Artifact& artifac
   };
   if (evaluation.model.weights_fingerprint != artifact.model.weights_fingerprint)
     not_of("weights", evaluation.model.weights_fingerprint, artifact.model.weights_fingerprint);
-  if (!is_scale_file(flags.input) || evaluation.sha256_of("file").empty()) return evaluation;
-  const std::string sha256 = sha256_hex(read_artifact_text(flags.input));
+  const std::string sha256 = sha256_of_scales(flags, artifact);
   for (const auto& [name, of] : evaluation.files)
-    if (of == sha256) return evaluation;
-  not_of("scales", evaluation.sha256_of("file"), sha256);
-  return evaluation;
+    if (of == sha256) return {std::move(evaluation), name};
+  if (is_scale_file(flags.input) && !evaluation.sha256_of("file").empty())
+    not_of("scales", evaluation.sha256_of("file"), sha256);
+  return {std::move(evaluation), ""};
 }
 
 Exit run(const ReportFlags& flags) {
@@ -79,9 +89,10 @@ Exit run(const ReportFlags& flags) {
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(),
                        std::string("kvcal ") + build_info().version, opened.options};
-  std::optional<SavedEvaluation> evaluation;
-  if (!flags.evaluation.empty()) evaluation = evaluation_for(flags, opened.artifact);
-  input.evaluation = evaluation ? &*evaluation : nullptr;
+  std::optional<Evaluated> evaluated;
+  if (!flags.evaluation.empty()) evaluated = evaluation_for(flags, opened.artifact);
+  input.evaluation = evaluated ? &evaluated->evaluation : nullptr;
+  input.evaluated_as = evaluated ? evaluated->as : "";
   const std::string page = report_html(input);
   write_output(flags.output, page, existing);
   if (!flags.quiet) say("kvcal: ", output_name(flags.output), ", ", (page.size() + 1023) / 1024, " KiB");

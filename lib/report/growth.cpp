@@ -4,6 +4,7 @@
 #include "base/number_text.h"
 #include "report/growth_geometry.h"
 #include "report/markup.h"
+#include "report/problems.h"
 #include "report/sections.h"
 #include "stats/queries.h"
 
@@ -140,7 +141,7 @@ std::string reach_text(const Json& group, const char* site) {
   return share_in_percent(get_number(*share, "share")) + " (layer " + std::to_string(get_int(*share, "layer")) + ")";
 }
 
-std::string groups_table(const Artifact& artifact) {
+std::string groups_fold(const Artifact& artifact) {
   if (!artifact.ranges_by.is_object()) return "";
   HtmlTable table(
       "The largest share of a site's largest magnitude that prompts of a tag, or tokens of a role or turn, reach",
@@ -151,35 +152,60 @@ std::string groups_table(const Artifact& artifact) {
       table.add_row({escaped(grouping), escaped(get_string(group, "name")), grouped(n), reach_text(group, "key"),
                      reach_text(group, "value"), reach_text(group, "latent"), reach_text(group, "query")});
     }
-  return table.html();
+  return fold("By tag, role and turn", table.html());
+}
+
+HtmlTable growth_table(std::string_view caption) {
+  return {caption,
+          {{"layer", true},
+           {"site"},
+           {"settled"},
+           {"depends on"},
+           {"last quarter of the prompts", true},
+           {"passes 2, 3, ...", true},
+           {"last positions", true},
+           {"new prompt exceeds it", true},
+           {"and the headroom", true}}};
+}
+
+void add_growth(HtmlTable& table, const ReportInput& input, const ListedSite& s) {
+  const ArtifactGrowth& g = s.site.site->growth;
+  table.add_row({row_name(input.artifact, *s.layer), s.site.name, g.converged ? "yes" : "<strong>no</strong>",
+                 dependence_text(g), share_text(g.last_quarter), passes_text(g), share_text(g.position),
+                 g.coverage ? share_text(g.coverage->beyond_absmax) : "-",
+                 g.coverage ? share_text(g.coverage->beyond_headroom) : "-"});
+}
+
+constexpr size_t kOpenUnsettled = 6;
+
+/// How many sites had settled, and the first that had not.
+std::string unsettled(const ReportInput& input, const std::vector<ListedSite>& sites) {
+  HtmlTable table = growth_table("Sites that had not settled");
+  size_t n = 0;
+  for (const ListedSite& s : sites)
+    if (!s.site.site->growth.converged && n++ < kOpenUnsettled) add_growth(table, input, s);
+  const std::string all = grouped(static_cast<int64_t>(sites.size())) + " largest magnitudes had settled";
+  std::string text = "<p>" + (n == 0 ? "All " : grouped(static_cast<int64_t>(sites.size() - n)) + " of ") + all +
+                     " when the prompts ended.</p>\n";
+  if (n > 0) text += table.html();
+  if (n > kOpenUnsettled)
+    text += "<p>" + grouped(static_cast<int64_t>(n - kOpenUnsettled)) +
+            " more of them are in the table of all sites.</p>\n";
+  return text;
 }
 
 }  // namespace
 
 std::string growth_section(const ReportInput& input) {
-  HtmlTable table("What the last part of the data added to the largest magnitude",
-                  {{"layer", true},
-                   {"site"},
-                   {"passes 2, 3, ...", true},
-                   {"last quarter of the prompts", true},
-                   {"last positions", true},
-                   {"new prompt exceeds it", true},
-                   {"and the headroom", true},
-                   {"depends on"},
-                   {"settled"}});
-  for (const auto& [layer, path] : listed_layers(input.artifact))
-    for (const NamedSite& s : sites_of(layer)) {
-      const ArtifactGrowth& g = s.site->growth;
-      table.add_row({row_name(input.artifact, layer), s.name, passes_text(g), share_text(g.last_quarter),
-                     share_text(g.position), g.coverage ? share_text(g.coverage->beyond_absmax) : "-",
-                     g.coverage ? share_text(g.coverage->beyond_headroom) : "-", dependence_text(g),
-                     g.converged ? "yes" : "<strong>no</strong>"});
-    }
-  return "<p>The largest magnitude so far, relative to its final value: flat at the right where it has converged. "
-         "Dashed "
-         "curves have not. "
-         "Positions are in powers of two.</p>\n<div class=\"grid\">\n" +
-         charts(input) + "</div>\n" + table.html() + groups_table(input.artifact);
+  const std::vector<ListedSite> sites = listed_sites(input.artifact);
+  HtmlTable table = growth_table("What the last part of the data added to the largest magnitude");
+  for (const ListedSite& s : sites) add_growth(table, input, s);
+  return unsettled(input, sites) + fold("All " + grouped(static_cast<int64_t>(sites.size())) + " sites", table.html()) +
+         fold("Curves",
+              "<p>The largest magnitude so far, relative to its final value: flat at the right where it has converged. "
+              "Dashed curves have not. Positions are in powers of two.</p>\n<div class=\"grid\">\n" +
+                  charts(input) + "</div>\n") +
+         groups_fold(input.artifact);
 }
 
 }  // namespace kvcal

@@ -1,11 +1,13 @@
 // The largest magnitude of every head of every layer, as a map for each site.
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <set>
 
+#include "base/number_text.h"
 #include "report/heat_map_geometry.h"
 #include "report/histogram_geometry.h"
 #include "report/markup.h"
+#include "report/problems.h"
 #include "report/sections.h"
 
 namespace kvcal {
@@ -64,11 +66,15 @@ HeatMap map_of(const ReportInput& input, const std::string& site) {
   return map;
 }
 
+// At scale 1.0. Nothing is lost of a head that is zero throughout.
+bool is_clipped(double absmax, const NumberFormat& format) { return absmax > format.max; }
+bool is_small(double absmax, const NumberFormat& format) { return absmax > 0 && absmax < format.smallest_normal; }
+
 // What scale 1.0 would do, by a mark that needs no color.
 std::string mark_of(double absmax, const NumberFormat& format, double x, double y) {
-  if (absmax > format.max)
+  if (is_clipped(absmax, format))
     return "<path class=\"k\" d=\"M" + coordinate(x + 5) + " " + coordinate(y + 10) + "l4-7 4 7z\"/>";
-  if (absmax < format.smallest_normal)
+  if (is_small(absmax, format))
     return "<path class=\"k\" d=\"M" + coordinate(x + 5) + " " + coordinate(y + 4) + "l4 7 4-7z\"/>";
   return "";
 }
@@ -121,7 +127,28 @@ std::string figure(const ReportInput& input, const std::string& site) {
   const std::string grouped_heads =
       map.heads_per_cell > 1 ? ", each cell the largest of " + std::to_string(map.heads_per_cell) + " heads" : "";
   return "<figure><figcaption>" + site + grouped_heads + "</figcaption>" +
-         map_markup(map, site, number_format(input.artifact.quantization.dtype)) + legend(map) + "</figure>\n";
+         wide(map_markup(map, site, number_format(input.artifact.quantization.dtype))) + legend(map) + "</figure>\n";
+}
+
+/// "Of 16 heads, ..., 4 have values that scale 1.0 clips"
+std::string beyond_one(const ReportInput& input, const NumberFormat& format) {
+  int64_t n_heads = 0, n_clipped = 0, n_small = 0;
+  std::set<int64_t> layers;
+  for (const ListedSite& s : listed_sites(input.artifact))
+    for (const float x : s.site.site->absmax_per_head) {
+      const auto absmax = static_cast<double>(x);
+      const bool clips = is_clipped(absmax, format), small = is_small(absmax, format);
+      ++n_heads;
+      n_clipped += clips ? 1 : 0;
+      n_small += small ? 1 : 0;
+      if (clips || small) layers.insert(s.layer->index);
+    }
+  const std::string of = "Of " + grouped(n_heads) + " heads, those of queries included, ";
+  if (layers.empty())
+    return of + "none has values that scale 1.0 clips, or only such that it rounds coarsely or to zero.";
+  const std::vector<int64_t> indexes(layers.begin(), layers.end());
+  return of + grouped(n_clipped) + " have values that scale 1.0 clips, " + grouped(n_small) +
+         " only such that it rounds coarsely or to zero: layer(s) " + ranges_text(indexes) + ".";
 }
 
 }  // namespace
@@ -130,11 +157,12 @@ std::string heat_map_section(const ReportInput& input) {
   std::string figures;
   for (const char* site : {"key", "value", "latent", "query"}) figures += figure(input, site);
   const NumberFormat& format = number_format(input.artifact.quantization.dtype);
-  return "<p>Largest magnitude of each head, a row for each layer with a cache; shades are even steps in powers of "
-         "two, each map from its "
-         "smallest to its largest. A triangle up: values of this head are clipped at scale 1.0 (above " +
-         figure_text(format.max) + "); a triangle down: all of them are coarse or lost there (below " +
-         figure_text(format.smallest_normal) + ").</p>\n<div class=\"grid\">\n" + figures + "</div>\n";
+  return "<p>" + beyond_one(input, format) + "</p>\n" +
+         fold("Largest magnitude of each head",
+              "<p>A row for each layer with a cache; shades are even steps in powers of two, each map from its "
+              "smallest to its largest. A triangle up: values of this head are clipped at scale 1.0 (above " +
+                  figure_text(format.max) + "); a triangle down: all of them are coarse or lost there (below " +
+                  figure_text(format.smallest_normal) + ").</p>\n<div class=\"grid\">\n" + figures + "</div>\n");
 }
 
 }  // namespace kvcal

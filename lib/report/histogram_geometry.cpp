@@ -9,7 +9,7 @@
 namespace kvcal {
 namespace {
 
-constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402;
+constexpr double kLn2 = 0.69314718055994530942;
 
 // Of a bf16 code that is not zero. Subnormals reach further down than their exponent field says.
 int octave_of(uint16_t code) {
@@ -39,13 +39,29 @@ double HistogramAxes::x(double log2_magnitude) const {
   return left + octave_width * (std::clamp(log2_magnitude, static_cast<double>(low), static_cast<double>(high)) - low);
 }
 
-double HistogramAxes::y(double share) const {
-  const double decades = share > 0 ? -portable_log(share) / kLn10 : kDecades;
-  return top + height * std::clamp(decades / kDecades, 0.0, 1.0);
+double HistogramAxes::y(double share) const { return bottom() - height * std::clamp(share / top_share, 0.0, 1.0); }
+
+bool is_lost(const OctaveShare& share, const KeptOctaves& kept) {
+  return share.octave + 1 <= kept.lowest || share.octave >= kept.highest;
 }
 
-std::vector<Bar> bars_of(std::span<const OctaveShare> shares, const HistogramAxes& axes, double lowest,
-                         double highest) {
+double lost_share(std::span<const OctaveShare> shares, const KeptOctaves& kept) {
+  double lost = 0;
+  for (const OctaveShare& s : shares) lost += is_lost(s, kept) ? s.share : 0;
+  return lost;
+}
+
+double lost_rms(std::span<const OctaveShare> shares, const KeptOctaves& kept) {
+  double lost = 0, all = 0;
+  for (const OctaveShare& s : shares) {
+    const double square = std::ldexp(s.share, 2 * s.octave);
+    all += square;
+    lost += is_lost(s, kept) ? square : 0;
+  }
+  return all > 0 ? std::sqrt(lost / all) : 0;
+}
+
+std::vector<Bar> bars_of(std::span<const OctaveShare> shares, const HistogramAxes& axes, const KeptOctaves& kept) {
   std::map<int, OctaveShare> drawn;  // by the octave where it is drawn
   for (const OctaveShare& s : shares) {
     const int octave = std::clamp(s.octave, axes.low, axes.high - 1);
@@ -57,9 +73,9 @@ std::vector<Bar> bars_of(std::span<const OctaveShare> shares, const HistogramAxe
     Bar bar;
     bar.x = axes.x(octave);
     bar.width = axes.octave_width - 1;
-    bar.y = std::min(axes.y(s.share), axes.bottom() - 1);
+    bar.y = axes.y(s.share);
     bar.height = axes.bottom() - bar.y;
-    bar.lost = octave + 1 <= lowest || octave >= highest;
+    bar.lost = is_lost(s, kept);
     bars.push_back(bar);
   }
   return bars;

@@ -1,5 +1,5 @@
-// The bars of a magnitude histogram: octaves to the right, shares upwards, both on logarithmic axes, since the values
-// that a scale loses are rare.
+// The bars of a magnitude histogram: octaves to the right, shares upwards from 0, so that bars compare by their length.
+// What is too rare for a bar shows in the extent of the values, and in figures.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ struct HistogramAxes {
   int low = -16, high = 16;                // octaves [low, high) are drawn; what lies outside goes to the outermost
   double left = 30, top = 6;               // of the field, in units of the drawing
   double octave_width = 10, height = 100;  // of one octave; of the field
-  static constexpr int kDecades = 9;       // from a share of 1 at the top to 10^-9 at the bottom
+  double top_share = 1;                    // at the top of the field; 0 at its bottom
 
   double width() const { return octave_width * (high - low); }
   double bottom() const { return top + height; }
@@ -37,8 +37,19 @@ struct Bar {
   bool lost = false;  // the whole octave is clipped or rounded to zero
 };
 
-/// One bar per octave, all at least one unit high. Lost are octaves that lie wholly below 2^lowest, what the format
-/// still tells from zero, or wholly above 2^highest.
-std::vector<Bar> bars_of(std::span<const OctaveShare> shares, const HistogramAxes& axes, double lowest, double highest);
+/// In octaves: from `lowest` on the format tells a number from zero, up to `highest` it does not clip.
+struct KeptOctaves {
+  double lowest = 0, highest = 0;
+};
+
+/// Lost are octaves that lie wholly outside.
+bool is_lost(const OctaveShare& share, const KeptOctaves& kept);
+double lost_share(std::span<const OctaveShare> shares, const KeptOctaves& kept);
+
+/// What is lost relative to all values, both as RMS, each value as large as its octave's beginning.
+double lost_rms(std::span<const OctaveShare> shares, const KeptOctaves& kept);
+
+/// One bar per octave.
+std::vector<Bar> bars_of(std::span<const OctaveShare> shares, const HistogramAxes& axes, const KeptOctaves& kept);
 
 }  // namespace kvcal

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/number_text.h"
+#include "base/portable_math.h"
 
 namespace kvcal {
 namespace {
@@ -65,6 +66,12 @@ std::string coordinate(double x) {
   return text == "-0" ? "0" : text;
 }
 
+std::string wide(const std::string& body) { return "<div class=\"scroll\" tabindex=\"0\">" + body + "</div>\n"; }
+
+std::string fold(std::string_view summary, const std::string& body) {
+  return "<details><summary>" + escaped(summary) + "</summary>\n" + body + "</details>\n";
+}
+
 HtmlTable::HtmlTable(std::string_view caption, std::vector<Column> columns) : columns_(std::move(columns)) {
   head_ = "<caption>" + escaped(caption) + "</caption><thead><tr>";
   for (const Column& c : columns_)
@@ -89,6 +96,15 @@ std::string drawing(double width, double height, std::string_view alternative, c
   const std::string w = coordinate(width), h = coordinate(height);
   return "<svg role=\"img\" width=\"" + w + "\" height=\"" + h + "\" viewBox=\"0 0 " + w + " " + h +
          "\" aria-label=\"" + escaped(alternative) + "\">" + body + "</svg>\n";
+}
+
+double round_end(double largest) {
+  if (!(largest > 0)) return 1;
+  constexpr double kAlmost = 1e-9;  // a round number is its own end
+  const double decade = portable_pow(10, std::floor(portable_log(largest) / portable_log(10) + kAlmost));
+  for (const double step : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0})
+    if (largest <= step * decade * (1 + kAlmost)) return step * decade;
+  return 10 * decade;
 }
 
 std::string svg_rect(std::string_view style, double x, double y, double width, double height) {

@@ -1,7 +1,9 @@
 // Where the largest magnitudes stand: the token that did it, and the channel that stands out.
 #include <algorithm>
 
+#include "base/number_text.h"
 #include "report/markup.h"
+#include "report/problems.h"
 #include "report/sections.h"
 #include "stats/queries.h"
 
@@ -64,12 +66,19 @@ std::string outlier_section(const ReportInput& input) {
     columns.push_back({"outlier channel"});
   }
   HtmlTable table("The largest magnitude of each site, and its token", columns);
-  for (const auto& [layer, path] : listed_layers(input.artifact))
-    for (const NamedSite& site : sites_of(layer)) table.add_row(row_of(input, layer, site));
-  return table.html() +
-         "<p class=\"help\">token: in its prompt; position: in the sequence that the prompt was part of. Maxima at the "
-         "first positions are "
-         "mostly attention sinks. A channel far above the median costs the others precision, whatever the scale.</p>\n";
+  size_t n_sites = 0, n_first = 0;
+  for (const ListedSite& s : listed_sites(input.artifact)) {
+    table.add_row(row_of(input, *s.layer, s.site));
+    ++n_sites;
+    n_first += s.site.site->where.token == 0 ? 1 : 0;
+  }
+  return "<p>At " + grouped(static_cast<int64_t>(n_first)) + " of " + grouped(static_cast<int64_t>(n_sites)) +
+         " sites the largest magnitude is of the first token of a prompt" +
+         (n_first > 0 ? ", mostly an attention sink" : "") + ".</p>\n" +
+         fold("Every site",
+              table.html() +
+                  "<p class=\"help\">token: in its prompt; position: in the sequence that the prompt was part of. A "
+                  "channel far above the median costs the others precision, whatever the scale.</p>\n");
 }
 
 }  // namespace kvcal

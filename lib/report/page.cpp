@@ -1,5 +1,7 @@
 // The frame of the page: head, contents, sections in order.
+#include "base/number_text.h"
 #include "report/markup.h"
+#include "report/problems.h"
 #include "report/sections.h"
 #include "stats/queries.h"
 
@@ -14,8 +16,8 @@ struct Part {
 
 constexpr Part kParts[] = {
     {"summary", "Summary", summary_section},
-    {"evaluation", "Evaluation", evaluation_section},
     {"layers", "Layers", layers_section},
+    {"evaluation", "Evaluation", evaluation_section},
     {"formats", "Formats", formats_section},
     {"heads", "Heads", heat_map_section},
     {"histograms", "Magnitudes", histogram_section},
@@ -23,6 +25,14 @@ constexpr Part kParts[] = {
     {"outliers", "Outliers", outlier_section},
     {"provenance", "Provenance", provenance_section},
 };
+
+/// "run.kvstats: 124 prompts, 31,002 tokens; fp8_e4m3, one scale per tensor, policy absmax"
+std::string source_text(const ReportInput& input) {
+  const CalibrationInfo& fed = input.artifact.calibration;
+  const ArtifactQuantization& q = input.artifact.quantization;
+  return "From " + input.source + ": " + grouped(fed.n_prompts) + " prompts, " + grouped(fed.n_tokens) + " tokens; " +
+         q.dtype + ", a scale per " + std::string(name_of(q.granularity)) + ", policy " + q.policy + ".";
+}
 
 std::string head(const std::string& title) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
@@ -42,27 +52,34 @@ std::string report_html(const ReportInput& input) {
     contents += std::string("<li><a href=\"#") + part.id + "\">" + part.title + "</a></li>";
     body += section(part.id, part.title, made);
   }
-  return head(title) + "<body>\n<header><h1>" + escaped(title) + "</h1>\n<p class=\"source\">from " +
-         escaped(input.source) + "</p></header>\n<nav aria-label=\"Contents\"><ul>" + contents +
+  return head(title) + "<body>\n<header><h1>" + escaped(title) + "</h1>\n<p class=\"source\">" +
+         escaped(source_text(input)) + "</p></header>\n<nav aria-label=\"Contents\"><ul>" + contents +
          "</ul></nav>\n<main>\n" + body + "</main>\n<footer>written by " + escaped(input.tool_version) +
          "</footer>\n</body>\n</html>\n";
 }
 
 namespace {
 
-std::string badge(const char* sign, std::string_view name) {
+std::string badge_of(std::string_view sign, std::string_view name) {
   const std::string word(name);
-  return "<span class=\"v " + word + "\">" + sign + " " + word + "</span>";
+  return "<span class=\"v " + word + "\">" + std::string(sign) + " " + word + "</span>";
 }
 
 }  // namespace
 
-std::string badge(ScaleNeed scale) { return badge(scale == ScaleNeed::Needed ? "!" : "\u2713", name_of(scale)); }
+std::string_view sign_of(ScaleNeed scale) { return scale == ScaleNeed::Needed ? "!" : "\u2713"; }
 
-std::string badge(Fitness fp8) {
+std::string_view sign_of(Fitness fp8) {
   constexpr const char* kSigns[] = {"\u2713", "~", "\u2717"};
-  return badge(kSigns[static_cast<size_t>(fp8)], name_of(fp8));
+  return kSigns[static_cast<size_t>(fp8)];
 }
+
+std::string_view urgent_name(ScaleNeed scale, Fitness fp8) {
+  return urgency(scale, fp8) > urgency(ScaleNeed::Any, fp8) ? name_of(scale) : name_of(fp8);
+}
+
+std::string badge(ScaleNeed scale) { return badge_of(sign_of(scale), name_of(scale)); }
+std::string badge(Fitness fp8) { return badge_of(sign_of(fp8), name_of(fp8)); }
 
 std::string layer_title(const ReportInput& input, const ArtifactLayer& layer) {
   return input.artifact.model.is_mtp(layer.index) ? "MTP layer" : "layer " + std::to_string(layer.index);

@@ -45,11 +45,12 @@ std::string quantization_entries(const ArtifactQuantization& q) {
 
 std::string provenance_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
-  return list("Model", entries(to_json(a.model))) + list("Measurement", entries(calibration_json(a))) +
-         list("Scales", quantization_entries(a.quantization)) +
-         (input.statistics && input.statistics->run.sanity
-              ? list("Sanity of the model", entries(to_json(*input.statistics->run.sanity)))
-              : "");
+  return fold("Model, measurement, scales",
+              list("Model", entries(to_json(a.model))) + list("Measurement", entries(calibration_json(a))) +
+                  list("Scales", quantization_entries(a.quantization)) +
+                  (input.statistics && input.statistics->run.sanity
+                       ? list("Sanity of the model", entries(to_json(*input.statistics->run.sanity)))
+                       : ""));
 }
 
 }  // namespace kvcal

@@ -17,6 +17,7 @@ struct ReportInput {
   std::string tool_version;                     // of the program that writes the page
   SolveOptions options{};                       // what the artifact was solved with, where there are statistics
   const SavedEvaluation* evaluation = nullptr;  // of the same model; null: none
+  std::string evaluated_as{};                   // its variant with these scales; "": none is known to have them
 };
 
 /// The whole page. Equal inputs give equal bytes; what strangers wrote is escaped.

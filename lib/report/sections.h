@@ -21,6 +21,33 @@ std::string outlier_section(const ReportInput& input);
 std::string evaluation_section(const ReportInput& input);
 std::string provenance_section(const ReportInput& input);
 
+/// Every layer's worst answer, as a row of cells.
+std::string layer_map(const ReportInput& input);
+
+/// What the evaluation measured, to stand beside the answers; "" without one.
+std::string evaluation_box(const ReportInput& input);
+
+/// Items of what to do, "" where there is nothing to say. `unsure`: layers whose answers are to be compared; where the
+/// evaluation did that, it says what came out.
+std::string answers_item(const ReportInput& input, const std::vector<int64_t>& unsure);
+std::string recipe_item(const ReportInput& input);
+
+/// "Measured: mean KL 0.0192 with these scales, 0.0155 at scale 1.0."; "" where it was not.
+std::string measured_without_scales(const ReportInput& input);
+
+/// KL over positions, and layers by sensitivity, where they were measured.
+std::string evaluation_charts(const SavedEvaluation& evaluation);
+
+/// Layers that were rounded alone, the one with the largest KL first.
+std::vector<const SavedLayer*> by_sensitivity(const SavedEvaluation& evaluation);
+
+/// Tells answers apart where color does not.
+std::string_view sign_of(ScaleNeed scale);
+std::string_view sign_of(Fitness fp8);
+
+/// Of both answers the one to act on, as the style sheet calls it.
+std::string_view urgent_name(ScaleNeed scale, Fitness fp8);
+
 /// An answer with a sign of its own, so that color is not needed to tell them apart.
 std::string badge(ScaleNeed scale);
 std::string badge(Fitness fp8);

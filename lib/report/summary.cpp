@@ -45,9 +45,8 @@ void count_layer(const ArtifactLayer& layer, Answers& c) {
 }
 
 std::string meaning(ScaleNeed scale) {
-  return scale == ScaleNeed::Any
-             ? "At scale 1.0 no layer is clearly worse."
-             : "At scale 1.0 some layers would be clearly worse. The server must load these scales.";
+  return scale == ScaleNeed::Any ? "At scale 1.0 no layer is clearly worse."
+                                 : "At scale 1.0 some layers are clearly worse: the server must load these scales.";
 }
 
 std::string meaning(Fitness fp8) {
@@ -55,8 +54,7 @@ std::string meaning(Fitness fp8) {
     case Fitness::Fine:
       return "Rounding does not noticeably change the attention of any layer.";
     case Fitness::Check:
-      return "No layer is ruined, but rounding noticeably changes the attention of some. Evaluate the model's "
-             "answers.";
+      return "No layer is ruined, but rounding noticeably changes the attention of some.";
     case Fitness::Keep16:
       return "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
   }
@@ -89,18 +87,28 @@ std::string mtp_item(const ArtifactLayer& layer) {
          (scale == ScaleNeed::Needed ? " Where the server drafts, make sure that it loads these scales, too." : "");
 }
 
-std::string items_for(const Answers& c, const Artifact& artifact) {
+std::string items_for(const Answers& c, const ReportInput& input) {
+  const Artifact& artifact = input.artifact;
   std::string items;
-  const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
+  const auto add = [&](const std::string& text) { items += text.empty() ? "" : "<li>" + text + "</li>\n"; };
+  const std::string without = measured_without_scales(input);
   if (c.layers.contains(Fitness::Keep16)) add(badge(Fitness::Keep16) + " " + keep16_item(c, artifact));
   if (const std::string delivery = delivery_text(artifact); !delivery.empty()) add("Scales: " + escaped(delivery));
   if (!c.needed.empty())
     add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges_text(c.needed) +
-        ": a server that does not find them uses 1.0, mostly without a warning.");
-  if (c.layers.contains(Fitness::Check))
-    add(badge(Fitness::Check) + " Compare the model's answers with and without this cache, for layer(s) " +
-        ranges_text(c.layers.at(Fitness::Check)) + ": <code>kvcal evaluate --generate</code>.");
-  if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, with any scale.");
+        ": a server that does not find them uses 1.0, mostly without a warning. " + without);
+  else
+    add(without);
+  const auto unsure = c.layers.find(Fitness::Check);
+  if (unsure != c.layers.end())
+    add(badge(unsure->first) + " " + answers_item(input, unsure->second));
+  else
+    add(answers_item(input, {}));
+  // A recipe is about all layers, and may keep some of which attention alone asks for nothing.
+  if (const std::string recipe = recipe_item(input); !recipe.empty())
+    add(recipe);
+  else if (!c.nothing.empty())
+    add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, with any scale.");
   if (!c.unsettled.empty())
     add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges_text(c.unsettled) +
         " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
@@ -123,11 +131,13 @@ std::string counts_text(const std::map<Answer, int>& sites) {
 std::string answers_box(const Answers& c, const std::string& dtype) {
   const Fitness fp8 = c.worst_fp8();
   const ScaleNeed scale = c.worst_scale();
-  const bool by_scale = fp8 != Fitness::Keep16 && scale == ScaleNeed::Needed;
-  return "<div class=\"answers " + std::string(by_scale ? name_of(scale) : name_of(fp8)) +
-         "\"><p><strong>Do the scales matter?</strong> " + badge(scale) + " " + escaped(meaning(scale)) +
-         "</p><p><strong>Is " + escaped(dtype) + " fine for this cache?</strong> " + badge(fp8) + " " +
-         escaped(meaning(fp8)) + "</p></div>\n";
+  const auto line = [](const std::string& question, const std::string& answer, const std::string& means) {
+    return "<p><strong>" + escaped(question) + "</strong> <span class=\"big\">" + answer + "</span><br/>" +
+           escaped(means) + "</p>";
+  };
+  return "<div class=\"answers " + std::string(urgent_name(scale, fp8)) + "\">" +
+         line("Do the scales matter?", badge(scale), meaning(scale)) +
+         line("Is " + dtype + " fine for this cache?", badge(fp8), meaning(fp8)) + "</div>\n";
 }
 
 std::string layers_without_cache(const Artifact& artifact) {
@@ -149,9 +159,11 @@ std::string summary_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
   Answers c;
   for (const ArtifactLayer& layer : a.layers) count_layer(layer, c);
-  return answers_box(c, a.quantization.dtype) + "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, a) +
-         "</ul>\n<p>" + std::to_string(a.layers.size()) + " layers with a KV cache, " + std::to_string(c.n_sites) +
-         " sites in them. Scale: " + counts_text(c.scale) + ". FP8: " + counts_text(c.fp8) +
+  return "<div class=\"summary\">\n<div>\n" + answers_box(c, a.quantization.dtype) +
+         "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, input) + "</ul>\n</div>\n" + evaluation_box(input) +
+         "</div>\n<h3>" + std::to_string(a.layers.size()) + " layers with a KV cache</h3>\n" + layer_map(input) +
+         "<p>" + std::to_string(c.n_sites) + " sites in them. Scale: " + counts_text(c.scale) +
+         ". FP8: " + counts_text(c.fp8) +
          ". The words are explained below the <a href=\"#layers\">table of layers</a>.</p>\n" +
          layers_without_cache(a) +
          (input.statistics ? ""

@@ -11,11 +11,14 @@
 namespace kvcal {
 namespace {
 
-std::string page_of(const Json& json) {
-  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+/// Of the scales that the page shows, unless `evaluated_as` says otherwise; the first layer's key has this answer.
+std::string page_of(const Json& json, const std::string& evaluated_as = "file", Fitness key = Fitness::Fine) {
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  artifact.layers[0].key.assessment.fp8 = key;
   const SavedEvaluation evaluation = evaluation_from_json(json);
   ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
   input.evaluation = &evaluation;
+  input.evaluated_as = evaluated_as;
   const std::string page = report_html(input);
   HtmlChecker checker(page);
   EXPECT_EQ(checker.check(), "");
@@ -28,15 +31,73 @@ bool has(const std::string& page, std::string_view part) { return page.find(part
 TEST(EvaluationSection, ShowsAllThatWasMeasured) {
   const std::string page = page_of(sound_evaluation());
   EXPECT_TRUE(has(page, "<section id=\"evaluation\">"));
-  EXPECT_TRUE(has(page, "<th scope=\"row\">scale_1.0</th><td>fp8_e4m3</td><td class=\"n\">0.5</td>"));
-  EXPECT_TRUE(has(page, "<figcaption>scale_1.0</figcaption>"));
-  EXPECT_FALSE(has(page, "<figcaption>reference</figcaption>"));
+  EXPECT_TRUE(has(page, "<th scope=\"row\">scale_1.0</th><td class=\"n\">0.5</td>"));
+  EXPECT_TRUE(has(page, "<figcaption>scale_1.0 "));
+  EXPECT_FALSE(has(page, "<figcaption>reference "));
   EXPECT_LT(page.find(">layer 3</text>"), page.find(">layer 7</text>")) << "the more sensitive one is first";
   EXPECT_TRUE(has(page, ">0.0625, bf16</text>"));
-  EXPECT_TRUE(has(page, "<th scope=\"row\">bf16</th><td>3</td>"));
   EXPECT_TRUE(has(page, "It is <mark>70 ropes.</mark>"));
   EXPECT_TRUE(has(page, "8 tokens, without end, loops over 1, <strong>wrong</strong>"));
-  EXPECT_FALSE(has(page, "<summary>b</summary>")) << "all answer b alike";
+  EXPECT_FALSE(has(page, "<summary>b")) << "all answer b alike";
+}
+
+// 0.0625 and 0.03125 are as 2 to 1, and so are the bars; the axis ends at 0.08, whose 180 units are 2250 for 1.
+TEST(EvaluationSection, DrawsKlsByTheirLength) {
+  const std::string page = page_of(sound_evaluation());
+  EXPECT_TRUE(has(page, "width=\"140.6\" height=\"11\"/><text class=\"\" x=\"202.6\" y=\"12\">0.0625, bf16"));
+  EXPECT_TRUE(has(page, "width=\"70.3\" height=\"11\"/><text class=\"\" x=\"132.3\" y=\"27\">0.03125, fp8_e4m3"));
+  EXPECT_TRUE(has(page, ">0.08</text>"));
+}
+
+TEST(EvaluationSection, PutsVariantsWithOneAnswerTogether) {
+  EXPECT_TRUE(has(page_of(sound_evaluation()), "<summary>a: scale_1.0, file from token 2, wrong</summary>"));
+  Json json = sound_evaluation();
+  json["answers"][0]["others"]["file"]["text"] = "It is 71 ropes.";
+  EXPECT_TRUE(has(page_of(json), "<summary>a: scale_1.0 from token 2, wrong; file from token 2, wrong</summary>"));
+}
+
+TEST(EvaluationSummary, StandsBesideTheAnswers) {
+  const std::string page = page_of(sound_evaluation());
+  const size_t box = page.find("<div class=\"evaluated\">");
+  ASSERT_NE(box, page.npos);
+  EXPECT_LT(box, page.find("<section id=\"layers\">"));
+  EXPECT_TRUE(has(page, "file <strong>(these scales)</strong></th><td class=\"n\">0.007812</td>"));
+  EXPECT_TRUE(has(page, "Most sensitive layers:</strong> 3 (0.0625), 7 (0.03125)"));
+  EXPECT_TRUE(has(page, "within 0.03125: bf16 in layer(s) 3; fp8_e4m3 in layer(s) 7; mean KL 0.01562, measured"));
+}
+
+TEST(EvaluationSummary, SaysWhatCameOutInsteadOfAskingForIt) {
+  constexpr const char* kRequest = "Compare the model's answers";
+  Json json = sound_evaluation();
+  std::string page = page_of(json, "file", Fitness::Check);
+  EXPECT_FALSE(has(page, kRequest));
+  EXPECT_TRUE(has(page,
+                  "with these scales 1 of 2 are the reference&#39;s, token by token; 1 of 2 are right, of the "
+                  "reference&#39;s 1. <a href=\"#evaluation\">Read those that differ.</a> In doubt: layer(s) 3; "
+                  "by measured KL, of 2 layers, layer 3 is no. 1."));
+  EXPECT_TRUE(has(page, "mean KL 0.007812 with these scales, 0.5 at scale 1.0."));
+  EXPECT_TRUE(has(page, "serve the evaluation's recipe, bf16 in layer(s) 3; fp8_e4m3 in layer(s) 7"));
+  EXPECT_FALSE(has(page, "Nothing for layer")) << "the recipe is about all";
+  page = page_of(json, "", Fitness::Check);
+  EXPECT_TRUE(has(page, kRequest)) << "it is not known to be of these scales";
+  EXPECT_TRUE(has(page, "None of its variants is known to have the scales of this page."));
+  for (Json& variant : json["variants"]) variant.erase("answers");
+  json.erase("answers");
+  page = page_of(json, "file", Fitness::Check);
+  EXPECT_TRUE(has(page, kRequest));
+  EXPECT_TRUE(has(page, "made without it. In doubt: layer(s) 3; by measured KL"));
+}
+
+TEST(EvaluationSummary, KnowsScalesOfOneWithoutTheirFile) {
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()), {});
+  ASSERT_EQ(artifact.layers[0].key.scale, 1);
+  const SavedEvaluation evaluation = evaluation_from_json(sound_evaluation());
+  ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
+  input.evaluation = &evaluation;
+  const std::string page = report_html(input);
+  EXPECT_TRUE(has(page, "scale_1.0 <strong>(these scales)</strong>"));
+  EXPECT_TRUE(has(page, "The evaluation compared answers: with these scales 1 of 2"));
+  EXPECT_FALSE(has(page, "export --recipe")) << "which needs the file that it was found with";
 }
 
 TEST(EvaluationSection, IsLeftOutWithoutOne) {
@@ -48,7 +109,8 @@ TEST(EvaluationSection, ShowsWhatIsThere) {
   Json json = sound_evaluation();
   for (const char* part : {"layers", "recipe", "answers"}) json.erase(part);
   const std::string page = page_of(json);
-  for (const char* title : {"Layers by sensitivity", "<h3>Recipe", "<h3>Answers"}) EXPECT_FALSE(has(page, title));
+  for (const char* title : {"Layers by sensitivity", "Most sensitive", "Recipe", "recipe", "<h3>Answers"})
+    EXPECT_FALSE(has(page, title));
   json = sound_evaluation();
   json["answers"][0]["others"] = Json::object();
   EXPECT_TRUE(has(page_of(json), "answers every prompt as the reference does"));

@@ -1,6 +1,8 @@
 // Where bars, cells and curves stand, worked out by hand from small tables.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "report/growth_geometry.h"
 #include "report/heat_map_geometry.h"
 #include "report/histogram_geometry.h"
@@ -44,51 +46,72 @@ HistogramAxes axes() {
   a.left = 30;
   a.top = 6;
   a.octave_width = 10;
-  a.height = 90;  // ten units for a factor of ten
+  a.height = 100;
+  a.top_share = 0.5;
   return a;
 }
 
-TEST(HistogramAxes, are_logarithmic_and_clamped) {
+TEST(HistogramAxes, are_clamped_and_shares_grow_from_zero) {
   const HistogramAxes a = axes();
   EXPECT_DOUBLE_EQ(a.x(-4), 30);
   EXPECT_DOUBLE_EQ(a.x(0.5), 75);
   EXPECT_DOUBLE_EQ(a.x(99), 110);
+  EXPECT_DOUBLE_EQ(a.y(0), 106);
+  EXPECT_DOUBLE_EQ(a.y(0.1), 86);
+  EXPECT_DOUBLE_EQ(a.y(0.5), 6);
   EXPECT_DOUBLE_EQ(a.y(1), 6);
-  EXPECT_NEAR(a.y(0.01), 26, 1e-9);
-  EXPECT_DOUBLE_EQ(a.y(0), 96);
-  EXPECT_DOUBLE_EQ(a.y(1e-30), 96);
 }
 
-TEST(Bars, stand_at_their_octaves) {
-  const std::vector<OctaveShare> shares = {{-1, 0.1}, {0, 0.8}, {3, 1e-12}};
-  const std::vector<Bar> bars = bars_of(shares, axes(), -3, 3);
+TEST(Bars, compare_by_their_length) {
+  const std::vector<OctaveShare> shares = {{-1, 0.1}, {0, 0.4}, {3, 1e-12}};
+  const std::vector<Bar> bars = bars_of(shares, axes(), {-3, 3});
   ASSERT_EQ(bars.size(), 3U);
   EXPECT_DOUBLE_EQ(bars[0].x, 60);
   EXPECT_DOUBLE_EQ(bars[0].width, 9);
-  EXPECT_NEAR(bars[0].y, 16, 1e-9);  // one decade below the top
-  EXPECT_NEAR(bars[0].height, 80, 1e-9);
-  EXPECT_DOUBLE_EQ(bars[1].x, 70);
-  EXPECT_DOUBLE_EQ(bars[2].y, 95);  // thinner than the axis shows, but there
-  EXPECT_DOUBLE_EQ(bars[2].height, 1);
+  EXPECT_DOUBLE_EQ(bars[0].y, 86);
+  EXPECT_DOUBLE_EQ(bars[0].height, 20);
+  EXPECT_DOUBLE_EQ(bars[1].height, 4 * bars[0].height);
+  EXPECT_NEAR(bars[2].height, 0, 1e-9);
 }
 
 TEST(Bars, are_lost_where_the_whole_octave_is) {
   // Kept: 2^-2 to 2^1.5. The octave [2^-3, 2^-2) is lost, [2^-2, 2^-1) is not; [2, 4) is clipped in part, [4, 8) whole.
   const std::vector<OctaveShare> shares = {{-3, 0.1}, {-2, 0.1}, {1, 0.1}, {2, 0.1}};
-  const std::vector<Bar> bars = bars_of(shares, axes(), -2, 1.5);
+  const std::vector<Bar> bars = bars_of(shares, axes(), {-2, 1.5});
   EXPECT_TRUE(bars[0].lost);
   EXPECT_FALSE(bars[1].lost);
   EXPECT_FALSE(bars[2].lost);
   EXPECT_TRUE(bars[3].lost);
+  EXPECT_DOUBLE_EQ(lost_share(shares, {-2, 1.5}), 0.2);
 }
 
 TEST(Bars, outside_of_the_axes_are_gathered_at_their_ends) {
   const std::vector<OctaveShare> shares = {{-90, 0.02}, {-5, 0.03}, {-4, 0.05}, {70, 0.5}};
-  const std::vector<Bar> bars = bars_of(shares, axes(), -100, 100);
+  const std::vector<Bar> bars = bars_of(shares, axes(), {-100, 100});
   ASSERT_EQ(bars.size(), 2U);
   EXPECT_DOUBLE_EQ(bars[0].x, 30);
-  EXPECT_NEAR(bars[0].y, 16, 1e-9);  // 0.02 + 0.03 + 0.05 = 0.1
+  EXPECT_NEAR(bars[0].y, 86, 1e-9);  // 0.02 + 0.03 + 0.05 = 0.1
   EXPECT_DOUBLE_EQ(bars[1].x, 100);
+}
+
+TEST(LostRms, weighs_values_by_their_size) {
+  // Squares 1/16 · 0.5 and 1 · 0.5: losing the small half is sqrt(1/17) of all, losing the large one sqrt(16/17).
+  const std::vector<OctaveShare> shares = {{-2, 0.5}, {0, 0.5}};
+  EXPECT_NEAR(lost_rms(shares, {-1, 3}), std::sqrt(1.0 / 17), 1e-12);
+  EXPECT_NEAR(lost_rms(shares, {-9, 0}), std::sqrt(16.0 / 17), 1e-12);
+  EXPECT_EQ(lost_rms(shares, {-9, 9}), 0);
+  EXPECT_EQ(lost_rms({}, {-9, 9}), 0);
+  EXPECT_LT(lost_rms(std::vector<OctaveShare>{{-30, 0.9}, {0, 0.1}}, {-9, 9}), 1e-8) << "however many are next to zero";
+}
+
+TEST(LinearAxis, ends_at_a_round_number) {
+  EXPECT_DOUBLE_EQ(round_end(0.00446), 0.005);
+  EXPECT_DOUBLE_EQ(round_end(0.29), 0.3);
+  EXPECT_DOUBLE_EQ(round_end(0.3), 0.3);
+  EXPECT_DOUBLE_EQ(round_end(6.5), 8);
+  EXPECT_DOUBLE_EQ(round_end(85), 100);
+  EXPECT_DOUBLE_EQ(round_end(1000), 1000);
+  EXPECT_DOUBLE_EQ(round_end(0), 1);
 }
 
 TEST(HeatMap, groups_heads_beyond_32_columns) {

@@ -126,7 +126,7 @@ TEST(Page, marks_answers_without_color) {
     EXPECT_TRUE(has(page, "<span class=\"v " + std::string(badge) + "</span>")) << badge;
 }
 
-TEST(Page, shows_the_figure_that_decided_with_its_limits) {
+TEST(Page, shows_the_figure_that_decided) {
   Assessment key, value;
   key.at_scale.kl = 0.0021;
   key.at_scale.on_stream = 0.0004;
@@ -137,21 +137,28 @@ TEST(Page, shows_the_figure_that_decided_with_its_limits) {
   value.at_one.flushed_tokens = 0.5;
   value.at_one.decided_by = Figure::FlushedTokens;
   const std::string page = page_with(key, value);
+  EXPECT_TRUE(has(page, "<td class=\"n\">kl 0.0021</td><td class=\"n\">clipped</td>"));
   EXPECT_TRUE(has(page,
-                  "<td class=\"n\">kl 0.0021 <span class=\"of\">(0.012, 0.05)</span></td><td class=\"n\">clipped</td>"
-                  "<td class=\"n\">2.00 %</td><td>attention, at 1.0 histogram</td>"));
-  EXPECT_TRUE(has(page,
-                  "rel 2.70 % <span class=\"of\">(8.00 %, 30.00 %)</span></td><td class=\"n\">flushed_tokens 50.00 % "
-                  "<span class=\"of\">(2.00 %, 25.00 %)</span></td><td class=\"n\">-</td><td>histogram</td>"));
+                  "rel 2.70 % <span class=\"of\">predicted</span></td><td class=\"n\">flushed_tokens 50.00 % "
+                  "<span class=\"of\">predicted</span></td>"));
+  EXPECT_TRUE(has(page, "<td class=\"n\">2.00 %</td></tr>")) << "the stream";
   EXPECT_TRUE(has(page_with({}, {}), "<td class=\"n\">-</td><td class=\"n\">-</td>")) << "version 1.0 has no figures";
+}
+
+TEST(Page, says_the_limits_once) {
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  artifact.quantization.limits.kl = {0.0123, 0.0456};
+  const std::string page = report_html({artifact, nullptr, "scales.json", "kvcal test"});
+  EXPECT_EQ(count(page, "Above 0.0123 the site is not fine, above 0.0456 it is keep16."), 1U);
+  EXPECT_EQ(count(page, "0.0123"), 2U) << "there, and in the provenance";
 }
 
 TEST(Page, defines_every_word_of_the_table_once) {
   const std::string page = page_of(synthetic_statistics(latent_run()));
   for (const char* word : {"query", "latent part, rope part", "scale", "error", "attention", "kl", "rel", "noise",
-                           "flushed_tokens", "clipped", "stream", "by", "scale?", "fp8"})
+                           "flushed_tokens", "clipped", "kl_unseen", "stream", "scale?", "fp8"})
     EXPECT_EQ(count(page, "<dt>" + std::string(word) + "</dt>"), 1U) << word;
-  for (const char* answer : {"any: ", "needed: ", "fine: ", "check: ", "keep16: ", "attention: ", "histogram: "})
+  for (const char* answer : {"any: ", "needed: ", "fine: ", "check: ", "keep16: "})
     EXPECT_EQ(count(page, answer), 1U) << answer;
 }
 
@@ -184,29 +191,79 @@ TEST(Page, escapes_names_and_ids_of_strangers) {
   EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;\xEF\xBF\xBDprompt-1"), std::string::npos);
 }
 
-// Eighty layers of 8 key-value heads and 64 query heads, every layer with tables of its own.
-Statistics eighty_layers() {
+// What is shown without a click: the page less all that is folded.
+std::string in_sight(std::string page) {
+  for (size_t from; (from = page.rfind("<details>")) != page.npos;)  // the innermost of nested ones first
+    page.erase(from, page.find("</details>", from) + std::string("</details>").size() - from);
+  return page;
+}
+
+TEST(Page, folds_what_asks_for_nothing) {
+  const std::string page = page_of(synthetic_statistics(ordinary_run())), open = in_sight(page);
+  EXPECT_TRUE(has(open, "No site needs anything"));
+  EXPECT_FALSE(has(open, "<svg"));
+  EXPECT_EQ(count(open, "<table>"), 1U) << "the worst site of each format";
+  EXPECT_EQ(count(open, "<li class=\"v fine\" title=\"layer 3: scale any, fp8 fine\">"), 1U);
+}
+
+TEST(Page, begins_with_the_worst) {
+  const Statistics statistics = synthetic_layers(40);
+  Artifact artifact = solved_artifact(statistics);
+  const auto set = [&](int layer, ScaleNeed scale, Fitness fp8, double severity) {
+    Assessment& a = artifact.layers[static_cast<size_t>(layer)].key.assessment;
+    a.scale = scale;
+    a.fp8 = fp8;
+    a.at_scale.severity = a.at_one.severity = severity;
+  };
+  for (int layer = 0; layer < 30; ++layer) set(layer, ScaleNeed::Any, Fitness::Check, 1 + 0.01 * layer);
+  set(31, ScaleNeed::Needed, Fitness::Fine, 2);
+  set(32, ScaleNeed::Any, Fitness::Keep16, 5);
+  set(33, ScaleNeed::Needed, Fitness::Keep16, 9);
+  artifact.layers[34].query.assessment.fp8 = Fitness::Keep16;  // decides about no layer
+  const std::string page = report_html({artifact, &statistics, "run.kvstats", "kvcal test"}), open = in_sight(page);
+  expect_sound(page);
+  const size_t table = open.find("Sites that need something");
+  size_t at = table;
+  for (const char* layer : {"33", "32", "31", "29", "28", "27", "26", "25", "24", "23", "22", "21"}) {
+    const size_t row = open.find("<th scope=\"row\" class=\"n\">" + std::string(layer) + "</th><td>key</td>", table);
+    ASSERT_NE(row, open.npos) << layer;
+    EXPECT_GT(row, at) << layer;
+    at = row;
+  }
+  EXPECT_TRUE(has(open, "22 more of them are in the table of all sites."));
+  EXPECT_EQ(count(open, "<figcaption>layer "), 6U);
+  EXPECT_LT(open.find("<figcaption>layer 33 key"), open.find("<figcaption>layer 31 key"));
+  EXPECT_EQ(count(page, "<figcaption>layer "), 120U) << "each once";
+}
+
+// All that comes before the answers is the row's name.
+TEST(Page, has_the_answers_in_the_first_columns) {
+  const std::string page = page_of(synthetic_statistics(ordinary_run()));
+  EXPECT_TRUE(
+      has(page, "layer</th><th scope=\"col\">site</th><th scope=\"col\">scale?</th><th scope=\"col\">fp8</th>"));
+  EXPECT_TRUE(
+      has(page, ">3</th><td>key</td><td><span class=\"v any\">\u2713 any</span></td><td><span class=\"v fine\">"));
+}
+
+// Normal numbers with scale 1 have a few in a million that become zero. With scale 2^9 hardly one is left.
+TEST(Page, marks_what_is_lost_where_it_matters) {
+  const Statistics statistics = synthetic_statistics(ordinary_run());
+  Artifact artifact = solved_artifact(statistics);
+  const auto page = [&](float scale) {
+    artifact.layers[0].value.scale = scale;
+    return report_html({artifact, &statistics, "run.kvstats", "kvcal test"});
+  };
+  EXPECT_EQ(count(page(1), "<rect class=\"lost\""), 0U);
+  EXPECT_GT(count(page(8192), "<rect class=\"lost\""), 3U);
+}
+
+TEST(Page, of_eighty_layers_is_below_two_megabytes) {
   SyntheticRun run = ordinary_run();
   run.layout.n_heads = 64;
   run.layout.n_kv_heads = 8;
   run.n_prompts = 64;
   run.tokens_per_prompt = 2;
-  Statistics statistics = synthetic_statistics(run);
-  statistics.run.model->n_layers = 80;
-  statistics.run.model->n_kv_layers = 80;
-  statistics.run.layers_without_kv->clear();
-  const CacheStatistics one = statistics.caches[0];
-  statistics.caches.clear();
-  for (int layer = 0; layer < 80; ++layer) {
-    statistics.caches.push_back(one);
-    statistics.caches.back().layout.layer = statistics.caches.back().layout.cache = layer;
-    statistics.caches.back().layout.name = "layers." + std::to_string(layer) + ".self_attn";
-  }
-  return statistics;
-}
-
-TEST(Page, of_eighty_layers_is_below_two_megabytes) {
-  const std::string page = page_of(eighty_layers());
+  const std::string page = page_of(synthetic_layers(80, run));
   expect_sound(page);
   EXPECT_LT(page.size(), 2'000'000U);
   EXPECT_EQ(count(page, "<figcaption>layer "), 240U);

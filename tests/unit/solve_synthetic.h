@@ -230,4 +230,19 @@ inline SyntheticRun ordinary_run() {
   return run;
 }
 
+/// A model of as many layers, each of which has the numbers of this run's.
+inline Statistics synthetic_layers(int n_layers, const SyntheticRun& run = ordinary_run()) {
+  Statistics statistics = synthetic_statistics(run);
+  statistics.run.model->n_layers = statistics.run.model->n_kv_layers = n_layers;
+  statistics.run.layers_without_kv->clear();
+  const CacheStatistics one = statistics.caches[0];
+  statistics.caches.clear();
+  for (int layer = 0; layer < n_layers; ++layer) {
+    statistics.caches.push_back(one);
+    statistics.caches.back().layout.layer = statistics.caches.back().layout.cache = layer;
+    statistics.caches.back().layout.name = "layers." + std::to_string(layer) + ".self_attn";
+  }
+  return statistics;
+}
+
 }  // namespace kvcal
