@@ -13,6 +13,8 @@
 #include "device.h"
 #include "evaluate/evaluation_file.h"
 #include "evaluate/make_variants.h"
+#include "evaluation_conclusion.h"
+#include "evaluation_limits.h"
 #include "evaluation_text.h"
 #include "export/layer_scales.h"
 #include "hub_cache.h"
@@ -109,24 +111,16 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   return set;
 }
 
-bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const VariantFigures& judged) {
-  bool broken = false;
-  const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
-    if (!is_broken) return;
-    broken = true;
-    say("kvcal: ", judged.name, ": ", what, " is ", formatted("%.4g", value), ", the limit ", formatted("%.4g", limit));
-  };
-  if (flags.max_kl && !evaluation.recipe)
-    judge("mean KL", judged.all.kl.mean, *flags.max_kl,
-          judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
+std::vector<LimitVerdict> judge_limits(const EvaluateFlags& flags, const Evaluation& evaluation,
+                                       const VariantEvidence& judged, const PromptGroups& groups) {
+  std::vector<LimitVerdict> verdicts;
+  if (flags.max_kl && !evaluation.recipe) verdicts.push_back(judge_kl(*flags.max_kl, judged, groups));
   if (flags.min_agreement && !evaluation.recipe)
-    judge("agreement", judged.all.top1, *flags.min_agreement, judged.all.top1 < *flags.min_agreement);
-  if (flags.min_correct) {
-    const double correct =
-        static_cast<double>(judged.answers->n_correct) / static_cast<double>(judged.answers->n_expected);
-    judge("share of right answers", correct, *flags.min_correct, correct < *flags.min_correct);
-  }
-  return broken;
+    verdicts.push_back(judge({"agreement", *flags.min_agreement, false}, judged.name, judged.top1, groups));
+  if (flags.min_correct)
+    verdicts.push_back(
+        judge({"share of right answers", *flags.min_correct, false}, judged.name, *judged.correct, groups));
+  return verdicts;
 }
 
 bool is_too_large(const EvaluatedRecipe& recipe, int64_t limit) {
@@ -137,14 +131,45 @@ bool is_too_large(const EvaluatedRecipe& recipe, int64_t limit) {
 }
 
 /// Limits are about the first file, scale 1.0 without one, and about states.
-bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const EvaluationFigures& figures) {
-  bool broken = evaluation.recipe && is_too_large(*evaluation.recipe, flags.max_bytes_per_token);
-  broken = breaks_limits(flags, evaluation, figures.variants[flags.scales.empty() ? 1 : 2]) || broken;
-  for (const std::string& dtype : flags.state_dtypes)
-    broken = breaks_limits(flags, evaluation,
-                           *std::ranges::find(figures.variants, "state_" + dtype, &VariantFigures::name)) ||
-             broken;
-  return broken;
+std::vector<LimitVerdict> judge_limits(const EvaluateFlags& flags, const Evaluation& evaluation,
+                                       const Conclusion& conclusion) {
+  std::vector<std::string> names = {flags.scales.empty() ? "scale_1.0" : "file"};
+  for (const std::string& dtype : flags.state_dtypes) names.push_back("state_" + dtype);
+  std::vector<LimitVerdict> verdicts;
+  for (const std::string& name : names)
+    std::ranges::move(judge_limits(flags, evaluation, conclusion.of(name), conclusion.groups),
+                      std::back_inserter(verdicts));
+  return verdicts;
+}
+
+Exit exit_of(const std::vector<LimitVerdict>& verdicts, bool is_too_large) {
+  const auto any = [&](Kept kept) { return std::ranges::find(verdicts, kept, &LimitVerdict::kept) != verdicts.end(); };
+  return is_too_large || any(Kept::No) ? Exit::Findings : any(Kept::Unknown) ? Exit::Undecided : Exit::Done;
+}
+
+ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources) {
+  ConclusionContext context;
+  context.model = flags.model;
+  context.out = flags.out.string();
+  context.max_kl = flags.max_kl.value_or(kSuggestedMaxKl);
+  context.min_agreement = flags.min_agreement;
+  context.min_correct = flags.min_correct;
+  if (sources.scales.empty()) return context;
+  context.scales = flags.scales[0];
+  context.dtype = sources.scales[0].quantization.dtype;
+  for (const ArtifactLayer& layer : sources.scales[0].layers)
+    for (const NamedSite& s : cached_sites(layer))
+      context.file_is_needed = context.file_is_needed || s.site->verdict() >= Verdict::Needed;
+  return context;
+}
+
+/// Tables, what they show, limits that are kept, and what to do.
+Lines printed_result(const EvaluateFlags& flags, const Sources& sources, const Evaluation& evaluation,
+                     const EvaluationFigures& figures, const std::vector<LimitVerdict>& verdicts) {
+  Lines text = result_text(evaluation, figures, flags.prompts.needles) + shown_text(figures.conclusion);
+  for (const LimitVerdict& v : verdicts)
+    if (v.kept == Kept::Yes) text.add(v.line + ", kept");
+  return text + next_text(context_of(flags, sources), evaluation, figures.conclusion);
 }
 
 void check_share(const char* name, const std::optional<double>& share) {
@@ -223,13 +248,16 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const std::string text = evaluation_text(
       {std::string("kvcal ") + build_info().version, flags.precision, sources.files, options.keep_recent}, evaluation,
       figures);
+  const std::vector<LimitVerdict> verdicts = judge_limits(flags, evaluation, figures.conclusion);
   write_output(flags.out, text, existing);
   if (evaluation.resume) evaluation.resume->remove();
   if (flags.json && !is_standard_output(flags.out))
     write_json_text(text);
   else if (!flags.json && !flags.quiet)
-    write_beside_output(flags.out, result_text(evaluation, figures, flags.prompts.needles));
-  return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
+    write_beside_output(flags.out, printed_result(flags, sources, evaluation, figures, verdicts));
+  for (const LimitVerdict& v : verdicts)
+    if (v.kept != Kept::Yes) say("kvcal: ", v.line);
+  return exit_of(verdicts, evaluation.recipe && is_too_large(*evaluation.recipe, flags.max_bytes_per_token));
 }
 
 void add_evaluate(CLI::App& app, Job& chosen) {
@@ -292,7 +320,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   flags->prompts.add_needles_to(*verb);
   verb->footer(
       "Compared with the cache in 16 bits: scale 1.0, each file, and as a control the first with the scales of keys\n"
-      "and values exchanged. KL is that of the next token's distribution, in nats. Exit code 1: a limit is broken.\n\n"
+      "and values exchanged. KL is that of the next token's distribution, in nats. Exit code 1: a limit is broken;\n"
+      "3: the prompts cannot decide, because the limit lies within the interval of 95 % or they are too few.\n\n"
       "Formats: fp8_e4m3, fp8_e4m3_per_head, fp8_e4m3fnuz, fp8_e5m2, int8, int8_per_head, int8_per_channel, nvfp4,\n"
       "fp8_per_token_head, int8_per_token_head, int4_per_token_head, turboquant_k8v4; one for keys and one for "
       "values:\n"

@@ -29,6 +29,14 @@ void add_row(Table& table, std::vector<std::string> cells, const PredictionFigur
   table.add_row(std::move(cells));
 }
 
+/// How far single layers tell what all of them do. In bf16 the KL of each has the steps of bf16 in it.
+Lines sum_text(Precision precision, double sum, const EvaluationFigures& figures) {
+  const std::string all =
+      "all of them together (" + figures.whole_name + "): " + formatted("%.3g", figures.whole.kl.mean);
+  if (precision == Precision::F32) return Lines("sum of their mean KL: " + formatted("%.3g", sum) + ", " + all);
+  return Lines(all + "; in bf16 the KLs of single layers cannot be added (--precision f32)");
+}
+
 Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
   Table variants = table_of({{"variant"}, {"format"}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
@@ -43,8 +51,7 @@ Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& fi
                                                  std::to_string(evaluation.prompts.size()) + " prompts"
                                            : "";
   return variants.text() + Lines("") + Lines("each layer alone" + on + ":") + layers.text() +
-         Lines("sum of their mean KL: " + formatted("%.3g", sum) + ", all of them together (" + figures.whole_name +
-               "): " + formatted("%.3g", figures.whole.kl.mean));
+         sum_text(evaluation.precision, sum, figures);
 }
 
 std::string share_of(int64_t part, int64_t whole) {

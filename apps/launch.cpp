@@ -4,6 +4,7 @@
 #include "base/size_text.h"
 #include "console.h"
 #include "device.h"
+#include "idle_options.h"
 #include "launch_scripts.h"
 #include "prompt_flags.h"
 #include "terminal.h"

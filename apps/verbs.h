@@ -16,6 +16,7 @@ enum class Exit : int {
   Done = 0,
   Findings = 1,       // validate, doctor, diff, drift, inspect, a quality gate: the job was done and found something
   Failure = 2,        // failed, or was not understood
+  Undecided = 3,      // evaluate: the prompts do not show whether a limit is kept
   Interrupted = 130,  // SIGINT, SIGTERM
 };
 

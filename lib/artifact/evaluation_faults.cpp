@@ -1,6 +1,7 @@
 // What an evaluation that evaluate wrote cannot say: figures, counts and lists against each other.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "artifact/saved_evaluation.h"
@@ -23,6 +24,7 @@ class Faults {
   std::vector<EvaluationFault> all() {
     variants();
     for (size_t i = 0; i < e_.variants.size(); ++i) variant(e_.variants[i], "variants[" + std::to_string(i) + "]");
+    prompts();
     layers();
     if (e_.recipe) recipe(*e_.recipe);
     answers();
@@ -116,6 +118,42 @@ class Faults {
     part("n_endless", c.n_endless, c.n);
     part("n_expected", c.n_expected, c.n);
     part("n_correct", c.n_correct, c.n_expected);
+  }
+
+  /// Prompt by prompt the same tokens and sums as all prompts together.
+  void prompts() {
+    if (e_.by_prompt.empty()) return;
+    equal("by_prompt", "the number of prompts", static_cast<double>(e_.by_prompt.size()),
+          static_cast<double>(e_.n_prompts));
+    double n_tokens = 0;
+    std::set<std::string> ids;
+    for (size_t i = 0; i < e_.by_prompt.size(); ++i) {
+      n_tokens += static_cast<double>(e_.by_prompt[i].n_tokens);
+      if (!ids.insert(e_.by_prompt[i].prompt).second)
+        add(About::Counts, "by_prompt[" + std::to_string(i) + "].prompt", "a prompt", "one that is not there yet",
+            quoted(e_.by_prompt[i].prompt));
+    }
+    equal("by_prompt", "the sum of tokens by prompt", n_tokens, static_cast<double>(e_.n_tokens));
+    for (const SavedVariant& v : e_.variants)
+      if (v.name != "reference") prompts_of(v);
+  }
+
+  void prompts_of(const SavedVariant& v) {
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < e_.by_prompt.size(); ++i) {
+      const SavedPrompt& p = e_.by_prompt[i];
+      const auto found = std::ranges::find(p.variants, v.name, [](const auto& figures) { return figures.first; });
+      if (found == p.variants.end())
+        return add(About::Variants, "by_prompt[" + std::to_string(i) + "].variants", "a variant's figures",
+                   "those of " + quoted(v.name), "none");
+      const auto finite = static_cast<double>(p.n_tokens - found->second.n_not_finite);
+      sum += found->second.kl.value_or(0) * finite;
+      n += finite;
+    }
+    const double mean = v.all.kl ? v.all.kl->mean : 0;
+    if (n > 0 && !(std::abs(sum / n - mean) <= kRounding * mean))
+      add(About::Figures, "by_prompt", "the mean KL of " + v.name + " over prompts", number_of(mean),
+          number_of(sum / n));
   }
 
   /// Indexes of layers ascend, and the model has them.

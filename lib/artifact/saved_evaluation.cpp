@@ -81,6 +81,13 @@ SavedVariant variant_from(const Object& block) {
   return v;
 }
 
+SavedPrompt prompt_from(const Object& block) {
+  return {block.string("prompt"), block.count("n_tokens"), members_of(block, "variants", [](const Object& figures) {
+            return SavedPrompt::Figures{figures.optional_number("kl"), figures.number("top1"),
+                                        figures.has("n_not_finite") ? figures.count("n_not_finite") : 0};
+          })};
+}
+
 SavedAnswer answer_from(const Object& block) {
   SavedAnswer a;
   a.text = block.string("text");
@@ -146,6 +153,7 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.files = all_of(file, "files",
                    [](const Object& block) { return std::pair(block.string("name"), block.string("sha256")); });
   e.variants = all_of(file, "variants", variant_from);
+  e.by_prompt = all_of(file, "by_prompt", prompt_from);
   e.layers = all_of(file, "layers", [](const Object& block) {
     return SavedLayer{block.count("index"), block.optional_number("kl"), block.number("top1")};
   });

@@ -65,6 +65,18 @@ struct SavedAnswers {
   std::vector<std::pair<std::string, SavedAnswer>> others;
 };
 
+/// A prompt's part in what variants but the reference differ by.
+struct SavedPrompt {
+  struct Figures {
+    std::optional<double> kl;  // mean; none: no logits were finite
+    double top1 = 0;
+    int64_t n_not_finite = 0;
+  };
+  std::string prompt;  // id
+  int64_t n_tokens = 0;
+  std::vector<std::pair<std::string, Figures>> variants;
+};
+
 /// A layer rounded alone.
 struct SavedLayer {
   int64_t index = 0;
@@ -85,6 +97,7 @@ struct SavedEvaluation {
   ModelInfo model;
   std::vector<std::pair<std::string, std::string>> files;  // name ("file", "file_2", "statistics") and SHA-256
   std::vector<SavedVariant> variants;                      // the reference first
+  std::vector<SavedPrompt> by_prompt;                      // empty: of a file before 1.1
   std::vector<SavedLayer> layers;                          // ascending; empty: --per-layer was not given
   std::optional<int64_t> n_sampled_prompts;                // that layers were measured on; none: all
   std::optional<SavedRecipe> recipe;

@@ -178,6 +178,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   result.prompts = sequences.prompts;
   result.prompts_sha256 = fed.sha256;
   result.isa = op->isa();
+  result.precision = options.precision;
   model.report_tensors(true, listener);
   check_inputs_unchanged();
   return result;

@@ -80,6 +80,7 @@ struct Evaluation {
   std::vector<PromptTokens> prompts;  // sorted by id
   std::string prompts_sha256;
   std::string isa;  // Ops::isa()
+  Precision precision = Precision::BF16;
   MemoryPlan memory;
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;

@@ -12,6 +12,7 @@ VariantFigures figures_of(const std::string& name, const std::string& format, co
           first_difference(tokens),
           figures_by(tokens, tags_of),
           figures_by_position(tokens),
+          figures_by_prompt(tokens, prompts.size()),
           {},
           {}};
 }
@@ -41,6 +42,7 @@ EvaluationFigures figures_of(const Evaluation& evaluation) {
   figures.whole_name = whole.variant.name;
   figures.whole = figures_of(whole.tokens);
   for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
+  figures.conclusion = conclude(evaluation);
   return figures;
 }
 

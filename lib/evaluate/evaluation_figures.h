@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/evaluate.h"
+#include "evaluate/conclusion.h"
 
 namespace kvcal {
 
@@ -17,6 +17,7 @@ struct VariantFigures {
   std::optional<FirstDifference> first_divergence;
   std::map<std::string, PredictionFigures> by_tag;
   std::vector<PredictionFigures> by_position;
+  std::vector<PredictionFigures> by_prompt;  // as Evaluation::prompts
   std::optional<AnswerFigures> answers;
   std::map<std::string, RightAnswers> right_by_tag;
 };
@@ -32,6 +33,7 @@ struct EvaluationFigures {
   std::vector<LayerFigures> layers;      // by index
   std::string whole_name;                // of the variant that all those layers together are
   PredictionFigures whole;               // its figures, on the prompts that layers were measured on
+  Conclusion conclusion;
 };
 
 EvaluationFigures figures_of(const Evaluation& evaluation);

@@ -117,6 +117,52 @@ Json recipe_json(const EvaluatedRecipe& recipe) {
   return out;
 }
 
+/// Mean KL (null: no logits were finite) and share of equal top tokens of every variant, prompt by prompt.
+Json prompts_json(const Evaluation& evaluation, const EvaluationFigures& figures) {
+  Json out = Json::array();
+  for (size_t i = 0; i < evaluation.prompts.size(); ++i) {
+    Json variants = Json::object();
+    for (size_t v = 1; v < figures.variants.size(); ++v) {
+      const PredictionFigures& f = figures.variants[v].by_prompt[i];
+      variants[figures.variants[v].name] = {{"kl", f.n_not_finite < f.n_tokens ? number(f.kl.mean) : Json(nullptr)},
+                                            {"top1", number(f.top1)}};
+      if (f.n_not_finite > 0) variants[figures.variants[v].name]["n_not_finite"] = f.n_not_finite;
+    }
+    out.push_back({{"prompt", evaluation.prompts[i].id},
+                   {"n_tokens", evaluation.prompts[i].ids.size()},
+                   {"variants", std::move(variants)}});
+  }
+  return out;
+}
+
+Json estimate_json(const Estimate& estimate) {
+  Json out = {{"value", number(estimate.value)}};
+  if (estimate.interval) out["interval"] = {number(estimate.interval->low), number(estimate.interval->high)};
+  return out;
+}
+
+Json conclusion_json(const Conclusion& c) {
+  Json out = {{"n_groups", c.groups.n_groups},
+              {"n_tokens", c.groups.n_counted},
+              {"n_common", c.groups.common},
+              {"variants", Json::object()},
+              {"pairs", Json::array()}};
+  for (const VariantEvidence& v : c.variants) {
+    Json& variant = out["variants"][v.name] = {{"top1", estimate_json(v.top1)}};
+    if (v.n_not_finite == 0) variant["kl"] = estimate_json(v.kl);
+    if (v.correct) variant["correct"] = estimate_json(*v.correct);
+  }
+  for (const PairEvidence& p : c.pairs) {
+    if (c.of(p.variant).n_not_finite > 0 || c.of(p.against).n_not_finite > 0) continue;
+    out["pairs"].push_back({{"variant", p.variant},
+                            {"against", p.against},
+                            {"kl", estimate_json(p.kl)},
+                            {"n_worse", p.n_worse},
+                            {"n_better", p.n_better}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string evaluation_text(const EvaluationRecord& record, const Evaluation& evaluation,
@@ -136,6 +182,8 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
   out["reference_twice"] = {{"n_tokens", evaluation.n_tokens_twice}, {"kl", 0}};  // evaluate() ends otherwise
   out["variants"] = Json::array();
   for (const VariantFigures& v : figures.variants) out["variants"].push_back(variant_json(evaluation, v));
+  out["by_prompt"] = prompts_json(evaluation, figures);
+  out["conclusion"] = conclusion_json(figures.conclusion);
   if (!figures.layers.empty()) {
     out["layers"] = Json::array();
     for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));

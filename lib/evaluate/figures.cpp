@@ -89,6 +89,15 @@ std::vector<PredictionFigures> figures_by_position(std::span<const ComparedToken
   return figures;
 }
 
+std::vector<PredictionFigures> figures_by_prompt(std::span<const ComparedToken> tokens, size_t n_prompts) {
+  std::vector<PredictionFigures> figures;
+  for (size_t i = 0; i < n_prompts; ++i) {
+    const auto [first, last] = std::ranges::equal_range(tokens, static_cast<int64_t>(i), {}, &ComparedToken::prompt);
+    figures.push_back(figures_of({first, last}));
+  }
+  return figures;
+}
+
 std::optional<FirstDifference> first_difference(std::span<const ComparedToken> tokens) {
   std::optional<FirstDifference> first;
   for (const ComparedToken& token : tokens)

@@ -48,6 +48,9 @@ std::map<std::string, PredictionFigures> figures_by(
 /// Bucket 0: position 0; bucket b: positions 2^(b-1) to 2^b - 1.
 std::vector<PredictionFigures> figures_by_position(std::span<const ComparedToken> tokens);
 
+/// Of each of `n_prompts` prompts; tokens are by prompt.
+std::vector<PredictionFigures> figures_by_prompt(std::span<const ComparedToken> tokens, size_t n_prompts);
+
 /// Of the prompts that differ in the likeliest token somewhere, where that begins soonest; of equal ones the first.
 std::optional<FirstDifference> first_difference(std::span<const ComparedToken> tokens);
 

@@ -78,6 +78,30 @@ TEST(SavedEvaluation, TakesLongAnswers) {
   EXPECT_THROW(evaluation_from_json(json), Error);
 }
 
+/// As version 1.1 has it: prompts of 4 and 2 tokens.
+void add_prompts(Json& j) {
+  Json& prompts = j["by_prompt"] = Json::array();
+  for (const auto& [id, n_tokens] : {std::pair{"a", 4}, {"b", 2}}) {
+    Json variants = Json::object();
+    for (const Json& v : j["variants"])
+      if (v["name"] != "reference") {
+        const double mean = v["kl"]["mean"];
+        variants[v["name"].get<std::string>()] = {{"kl", n_tokens == 4 ? mean / 2 : mean * 2}, {"top1", 0.75}};
+      }
+    prompts.push_back({{"prompt", id}, {"n_tokens", n_tokens}, {"variants", variants}});
+  }
+}
+
+TEST(SavedEvaluation, HasFiguresByPrompt) {
+  Json json = sound_evaluation();
+  add_prompts(json);
+  const SavedEvaluation e = parse_evaluation_file(json.dump(), "e.json");
+  ASSERT_EQ(e.by_prompt.size(), 2U);
+  EXPECT_EQ(e.by_prompt[1].n_tokens, 2);
+  EXPECT_EQ(e.by_prompt[1].variants[0].first, "scale_1.0");
+  EXPECT_EQ(e.by_prompt[1].variants[0].second.kl, 1);
+}
+
 struct Broken {
   const char* name;
   std::function<void(Json&)> change;
@@ -131,6 +155,14 @@ const Broken kBroken[] = {
     {"answer_of_nobody", [](Json& j) { j["answers"][0]["others"]["x\ny"] = j["answers"][0]["others"]["file"]; },
      "a variant that answers"},
     {"prompt_twice", [](Json& j) { j["answers"][1]["prompt"] = "a"; }, "one that has no answer yet"},
+    {"prompt_missing", [](Json& j) { add_prompts(j), j["by_prompt"].erase(1); }, "number of prompts: 1, expected 2"},
+    {"tokens_by_prompt", [](Json& j) { add_prompts(j), j["by_prompt"][0]["n_tokens"] = 3; }, "tokens by prompt: 5"},
+    {"figures_of_a_prompt_twice", [](Json& j) { add_prompts(j), j["by_prompt"][1]["prompt"] = "a"; },
+     "one that is not there yet"},
+    {"variant_of_no_prompt", [](Json& j) { add_prompts(j), j["by_prompt"][1]["variants"].erase("file"); },
+     "those of 'file'"},
+    {"mean_of_prompts", [](Json& j) { add_prompts(j), j["by_prompt"][1]["variants"]["file"]["kl"] = 3; },
+     "the mean KL of file over prompts"},
     {"model_without_digest", [](Json& j) { j["model"].erase("config_sha256"); }, "'model.config_sha256' is missing"},
 };
 

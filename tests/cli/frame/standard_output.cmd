@@ -13,7 +13,7 @@ kvcal calibrate "$M" "$@" -q -o - | same s.json
 kvcal solve run.kvstats -o - 2>log | same s.json
 grep -c 'layer  site' log
 kvcal evaluate "$M" "$@" --scales s.json -o - 2>log | same e.json
-grep -c 'same top token' log
+grep -c 'same top token  perplexity' log
 kvcal evaluate "$M" "$@" -q --scales s.json -o - --json | same e.json
 kvcal report run.kvstats -o - 2>log | same r.html
 kvcal export s.json --model "$M" --to json -o - 2>log | same x.json

@@ -1,0 +1,30 @@
+// How an evaluation ends: what was shown, with intervals, and the one thing to do that follows.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/lines.h"
+#include "evaluate/evaluation_figures.h"
+
+namespace kvcal {
+
+/// What the command line had.
+struct ConclusionContext {
+  std::string model, scales, out;  // scales: the first file, "" without one
+  std::string dtype;               // of the scales
+  bool file_is_needed = false;     // whether it says of a layer that attention is worse at 1.0
+  double max_kl = 0;               // --max-kl, or what the documents suggest
+  std::optional<double> min_agreement, min_correct;
+};
+
+/// docs/evaluating.md has the evidence.
+inline constexpr double kSuggestedMaxKl = 0.02;
+
+/// Figures with intervals, and variants against each other.
+Lines shown_text(const Conclusion& conclusion);
+
+/// Empty where nothing follows that is known to be possible.
+Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& conclusion);
+
+}  // namespace kvcal

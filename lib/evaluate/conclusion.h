@@ -1,0 +1,42 @@
+// What an evaluation shows of prompts like those that it ran: figures with intervals, and variants against each other,
+// token by token.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "evaluate/interval.h"
+#include "evaluate/prompt_groups.h"
+
+namespace kvcal {
+
+/// Of a variant against the reference. Tokens that several prompts begin with count once.
+struct VariantEvidence {
+  std::string name;
+  Estimate kl;    // mean, in nats a token
+  Estimate top1;  // share of tokens after which both hold the same token for the likeliest
+  int64_t n_not_finite = 0;
+  std::optional<Estimate> correct;  // share of right answers, of prompts that say what to expect
+};
+
+/// How much further from the reference one variant is than another at the same tokens.
+struct PairEvidence {
+  std::string variant, against;
+  Estimate kl;                        // difference of means; above 0: `variant` is worse
+  int64_t n_worse = 0, n_better = 0;  // groups
+  bool same = false;                  // at every token
+};
+
+struct Conclusion {
+  PromptGroups groups;
+  std::vector<VariantEvidence> variants;  // as Evaluation::compared
+  std::vector<PairEvidence> pairs;        // files against scale 1.0, formats against the first file (else scale 1.0)
+
+  const VariantEvidence& of(const std::string& name) const;
+  const PairEvidence* pair(const std::string& variant) const;  // null: there is none
+};
+
+Conclusion conclude(const Evaluation& evaluation);
+
+}  // namespace kvcal

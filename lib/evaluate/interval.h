@@ -1,0 +1,42 @@
+// How far a figure of some prompts can be from that of all prompts like them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace kvcal {
+
+/// Of the tokens of a group of prompts: what is summed, and over how many.
+struct GroupSum {
+  double sum = 0, n = 0;
+};
+
+/// What a ratio is made of: groups that could have been others, and tokens that every draw has.
+struct GroupSums {
+  std::vector<GroupSum> groups;
+  GroupSum fixed;
+};
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+struct Estimate {
+  double value = 0;
+  std::optional<Interval> interval;  // none where there are too few groups
+};
+
+/// Fewer prompts can all lie on one side of the true median more often than an interval of 95 % may miss: 2 / 2^5.
+inline constexpr int64_t kFewestGroups = 6;
+
+/// The sum of sums over the sum of counts, with an interval of 95 %: bootstrap over groups, at the percentiles at which
+/// one of means is as wide as Student's. The draws depend on the number of groups alone, so that figures of the same
+/// groups are paired. Groups without tokens are left out.
+Estimate ratio_of(const GroupSums& sums);
+
+/// The same of a share, 0 to 1. Draws know nothing of what never happened among them, so the interval is at least
+/// Wilson's of so many independent trials.
+Estimate share_of(const GroupSums& sums, double n_trials);
+
+}  // namespace kvcal

@@ -1,0 +1,205 @@
+"""Writes tests/unit/data/intervals.json: what evaluate concludes from tokens of prompts, by numpy alone.
+
+    python make_interval_goldens.py [--check]   compares with the committed file: intervals come from draws
+    python make_interval_goldens.py --coverage  how often the interval holds the truth, where that is known
+
+Tokens are counted here over sets of beginnings, intervals by multinomial draws of numpy's own generator, 400,000 of them,
+and Student's t by integrating its density; lib/evaluate sorts prompts, draws by counters and expands t.
+"""
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from json_lines import write_json
+
+OUT = Path(__file__).resolve().parents[1] / "unit" / "data" / "intervals.json"
+FEWEST = 6
+DRAWS = 400_000
+
+
+def student(freedom):
+    """t below which 97.5 % lie."""
+    x = np.linspace(0, 20, 2_000_001)
+    log_density = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(freedom * math.pi)
+    density = np.exp(log_density - (freedom + 1) / 2 * np.log1p(x * x / freedom))
+    below = 0.5 + np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)]) * (x[1] - x[0])
+    return x[np.searchsorted(below, 0.975)]
+
+
+def tail(n):
+    return 0.5 * math.erfc(math.sqrt(n / (n - 1)) * student(n - 1) / math.sqrt(2))
+
+
+def interval(sums, counts, fixed, rng, draws=DRAWS, below=None):
+    n = len(sums)
+    below = tail(n) if below is None else below
+    ratios = []
+    for _ in range(max(1, draws // 20_000)):
+        times = rng.multinomial(n, np.full(n, 1 / n), size=min(draws, 20_000))
+        ratios.append((times @ sums + fixed[0]) / (times @ counts + fixed[1]))
+    return np.quantile(np.concatenate(ratios), [below, 1 - below])
+
+
+def wilson(share, n):
+    z = 1.959963984540054
+    middle, root = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return np.clip(np.array([middle - root, middle + root]) / (1 + z * z / n), 0, 1)
+
+
+def groups_of(prompts):
+    """Of every beginning of a prompt the group that it belongs to, -1 for that of several groups."""
+    everyone = range(len(prompts))
+    having = {}  # beginning -> prompts with it
+    for i in everyone:
+        for n in range(1, len(prompts[i]) + 1):
+            having.setdefault(tuple(prompts[i][:n]), set()).add(i)
+    group_of, n_groups = {}, 0
+
+    def divide(members, shared):
+        nonlocal n_groups
+        together = shared
+        first = prompts[min(members)]
+        while together < len(first) and having[tuple(first[:together + 1])] >= members:
+            together += 1
+        own = sum(len(prompts[i]) - together for i in members)
+        whole = members == set(everyone) and shared == 0
+        if len(members) == 1 or own == 0 or (not whole and len(members) * (together - shared) > own):
+            for i in members:
+                for n in range(shared + 1, len(prompts[i]) + 1):
+                    group_of[tuple(prompts[i][:n])] = n_groups
+            n_groups += 1
+            return
+        for n in range(shared + 1, together + 1):
+            group_of[tuple(first[:n])] = -1
+        for following in sorted({tuple(prompts[i][:together + 1]) for i in members if len(prompts[i]) > together}):
+            divide(having[following] & members, together)
+
+    divide(set(everyone), 0)
+    return group_of, n_groups
+
+
+def conclude(prompts, values, rng, share=False):
+    """values: of each beginning."""
+    group_of, n_groups = groups_of(prompts)
+    sums, counts, fixed = np.zeros(n_groups), np.zeros(n_groups), np.zeros(2)
+    for beginning, group in group_of.items():
+        if group < 0:
+            fixed += [values[beginning], 1]
+        else:
+            sums[group] += values[beginning]
+            counts[group] += 1
+    value = (sums.sum() + fixed[0]) / len(group_of)
+    found = {"value": float(value)}
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    if len(sums) >= FEWEST:
+        ends = interval(sums, counts, fixed, rng)
+        if share:
+            least = wilson(value, len(group_of))
+            ends = np.array([min(ends[0], least[0]), max(ends[1], least[1])])
+        found["interval"] = [float(x) for x in ends]
+    return found, sums
+
+
+def random_prompts(rng, n, beginning=(), low=2, high=9):
+    return [list(beginning) + rng.integers(0, 90, rng.integers(low, high)).tolist() for _ in range(n)]
+
+
+def sets_of_prompts(rng):
+    system, other = [91, 92, 93, 94], [95, 96]
+    independent = random_prompts(rng, 9)
+    talk = random_prompts(rng, 1, low=30, high=31)[0]
+    return {
+        "independent": independent,
+        "one system prompt": random_prompts(rng, 12, system),
+        "two system prompts and a text": random_prompts(rng, 5, system) + random_prompts(rng, 5, other)
+                                         + random_prompts(rng, 1),
+        "every prompt twice": random_prompts(rng, 7) * 2,
+        "all the same": [talk[:5]] * 8,
+        "a talk at its turns, and others": [talk[:10], talk[:20], talk] + random_prompts(rng, 7),
+        "the beginning of another": [talk[:4], talk],
+        "one token each": [[i] for i in (3, 1, 2, 8, 7, 9, 4)],
+        "two": random_prompts(rng, 2),
+        "one": random_prompts(rng, 1),
+        "a long system prompt": random_prompts(rng, 8, talk, 1, 4),
+        "words alike": [[1, 2] + p for p in random_prompts(rng, 3)] + [[1, 3] + p for p in random_prompts(rng, 4)],
+    }
+
+
+def golden():
+    rng = np.random.default_rng(47)
+    cases = []
+    for name, prompts in sets_of_prompts(rng).items():
+        group_of, n_groups = groups_of(prompts)
+        # Thousandths of a nat; one variant is a little worse, and shares of equal top tokens fall with KL.
+        one = {b: int(x) for b, x in zip(group_of, rng.lognormal(3, 0.7, len(group_of)))}
+        file = {b: max(0, x + int(d)) for (b, x), d in zip(one.items(), rng.normal(3, 6, len(group_of)))}
+        other = {b: int(x > 35) for b, x in file.items()}
+        of_prompts = lambda values: [[values[tuple(p[:n + 1])] for n in range(len(p))] for p in prompts]
+        kl, _ = conclude(prompts, {b: x / 1000 for b, x in file.items()}, rng)
+        top1, _ = conclude(prompts, {b: 1 - x for b, x in other.items()}, rng, share=True)
+        pair, sums = conclude(prompts, {b: (file[b] - one[b]) / 1000 for b in one}, rng)
+        cases.append({"name": name, "prompts": prompts, "one": of_prompts(one), "file": of_prompts(file),
+                      "other_top": of_prompts(other), "n_groups": n_groups, "n_counted": len(group_of),
+                      "kl": kl, "top1": top1, "pair": pair,
+                      "n_worse": int((sums > 1e-9).sum()), "n_better": int((sums < -1e-9).sum())})
+    return cases
+
+
+def check():
+    """Draws of another seed would move an end by a hundredth of the width."""
+    ours, committed = golden(), json.loads(OUT.read_text())
+    assert json.loads(json.dumps(ours)) == committed, "differs"
+
+
+def coverage(runs=2000, draws=2000):
+    """Of prompts of 20 to 200 tokens: how often 95 % intervals hold what 400,000 prompts have."""
+    rng = np.random.default_rng(5)
+
+    def kl(sigma):
+        def draw(n):
+            counts = rng.integers(20, 201, n).astype(float)
+            return rng.lognormal(0, sigma, n) * counts * 0.01, counts
+        return draw
+
+    def agreement(n):
+        counts = rng.integers(20, 201, n)
+        return rng.binomial(counts, rng.beta(95, 5, n)).astype(float), counts.astype(float)
+
+    def pair(n):
+        counts = rng.integers(20, 201, n).astype(float)
+        return rng.normal(0.001, 0.02, n) * np.sqrt(counts), counts
+
+    for name, draw in (("KL, prompts within 2 times", kl(0.35)), ("KL, within 4 times", kl(0.7)),
+                       ("KL, within 8 times", kl(1.05)), ("difference of KL", pair), ("same top token", agreement)):
+        sums, counts = draw(400_000)
+        truth = sums.sum() / counts.sum()
+        line = []
+        for n in (6, 12, 20, 58, 124):
+            below, held, passed = tail(n), 0, 0
+            for _ in range(runs):
+                sums, counts = draw(n)
+                low, high = interval(sums, counts, (0, 0), rng, draws, below)
+                if name == "same top token":
+                    least = wilson(sums.sum() / counts.sum(), counts.sum())
+                    low, high = min(low, least[0]), max(high, least[1])
+                held += low <= truth <= high
+                passed += low > truth if name == "same top token" else high < truth
+            line.append(f"{n}: {100 * held / runs:.1f} % ({100 * passed / runs:.1f} % too good)")
+        print(f"{name}: " + ", ".join(line), flush=True)
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--check", action="store_true")
+    arguments.add_argument("--coverage", action="store_true")
+    given = arguments.parse_args()
+    if given.coverage:
+        coverage()
+    elif given.check:
+        check()
+    else:
+        write_json(OUT, golden())

@@ -1,0 +1,162 @@
+// What tokens of prompts show of other prompts like them. Goldens: tests/reference/make_interval_goldens.py.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "base/read_file.h"
+#include "base/token_kind.h"
+#include "evaluate/conclusion.h"
+
+namespace kvcal {
+namespace {
+
+using Rows = std::vector<std::vector<int32_t>>;  // by prompt
+
+const Json& golden() {
+  static const Json json = parse_json(
+      read_file(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/unit/data/intervals.json", size_t{1} << 20));
+  return json;
+}
+
+std::vector<PromptTokens> prompts_of(const Rows& ids) {
+  std::vector<PromptTokens> prompts;
+  for (const auto& of_prompt : ids) prompts.push_back({std::to_string(prompts.size()), of_prompt});
+  return prompts;
+}
+
+EvaluatedVariant variant(const std::string& name, const Rows& kls, const Rows& other_top) {
+  EvaluatedVariant v{{name, "fp8_e4m3", {}}, {}};
+  for (size_t p = 0; p < kls.size(); ++p)
+    for (size_t t = 0; t < kls[p].size(); ++t) {
+      ComparedToken token{static_cast<int64_t>(p), static_cast<int64_t>(t), false, {}};
+      token.difference.kl = kls[p][t];
+      token.difference.same_top = other_top[p][t] == 0;
+      v.tokens.push_back(token);
+    }
+  return v;
+}
+
+Rows zeros(Rows like) {
+  for (auto& row : like) std::ranges::fill(row, 0);
+  return like;
+}
+
+struct Given {
+  Rows prompts, one, file, other_top;
+  Evaluation evaluation() const {
+    Evaluation e;
+    e.prompts = prompts_of(prompts);
+    e.compared.push_back(variant("scale_1.0", one, zeros(one)));
+    e.compared.push_back(variant("file", file, other_top));
+    e.compared.push_back(variant("swapped", file, other_top));
+    return e;
+  }
+};
+
+Given given(const Json& of) {
+  return {of["prompts"].get<Rows>(), of["one"].get<Rows>(), of["file"].get<Rows>(), of["other_top"].get<Rows>()};
+}
+
+const Json& named(const std::string& name) {
+  return *std::ranges::find(golden(), name, [](const Json& j) { return j["name"].get<std::string>(); });
+}
+
+/// `of` is in thousandths. Two sets of 10,000 and 400,000 draws have ends within a few hundredths of the width.
+void expect_estimate(const Estimate& estimate, const Json& of, double unit) {
+  EXPECT_NEAR(estimate.value, of["value"].get<double>() * unit, 1e-9 * unit);
+  ASSERT_EQ(estimate.interval.has_value(), of.contains("interval"));
+  if (!estimate.interval) return;
+  const double low = of["interval"][0], high = of["interval"][1], tolerance = 0.04 * (high - low) * unit;
+  EXPECT_NEAR(estimate.interval->low, low * unit, tolerance);
+  EXPECT_NEAR(estimate.interval->high, high * unit, tolerance);
+}
+
+TEST(Conclusion, IsWhatTheReferenceConcludes) {
+  for (const Json& of : golden()) {
+    SCOPED_TRACE(of["name"].get<std::string>());
+    const Conclusion c = conclude(given(of).evaluation());
+    EXPECT_EQ(c.groups.n_groups, of["n_groups"].get<int64_t>());
+    EXPECT_EQ(c.groups.n_counted, of["n_counted"].get<int64_t>());
+    ASSERT_EQ(c.pairs.size(), 1U) << "a control is no candidate";
+    expect_estimate(c.of("file").kl, of["kl"], 1000);
+    expect_estimate(c.of("file").top1, of["top1"], 1);
+    expect_estimate(c.pairs[0].kl, of["pair"], 1000);
+    EXPECT_EQ(c.pairs[0].n_worse, of["n_worse"].get<int64_t>());
+    EXPECT_EQ(c.pairs[0].n_better, of["n_better"].get<int64_t>());
+  }
+}
+
+TEST(Conclusion, DoesNotDependOnTheOrderOfPrompts) {
+  for (const Json& of : golden()) {
+    SCOPED_TRACE(of["name"].get<std::string>());
+    Given g = given(of);
+    const Conclusion before = conclude(g.evaluation());
+    for (Rows* rows : {&g.prompts, &g.one, &g.file, &g.other_top}) std::ranges::reverse(*rows);
+    const Conclusion after = conclude(g.evaluation());
+    EXPECT_EQ(before.groups.n_counted, after.groups.n_counted);
+    ASSERT_EQ(before.pairs[0].kl.interval.has_value(), after.pairs[0].kl.interval.has_value());
+    if (!before.pairs[0].kl.interval) continue;
+    EXPECT_EQ(before.pairs[0].kl.interval->low, after.pairs[0].kl.interval->low);
+    EXPECT_EQ(before.of("file").top1.interval->high, after.of("file").top1.interval->high);
+  }
+}
+
+TEST(Conclusion, OfEqualVariantsIsThatTheyAreTheSame) {
+  Given g = given(named("independent"));
+  g.file = g.one;
+  g.other_top = zeros(g.one);
+  const PairEvidence pair = conclude(g.evaluation()).pairs[0];
+  EXPECT_TRUE(pair.same);
+  EXPECT_EQ(pair.n_worse + pair.n_better, 0);
+  EXPECT_EQ(pair.kl.interval->high, 0);
+}
+
+TEST(Conclusion, AllTokensOfFewPromptsThatAgreeShowNoShareOfOne) {
+  Given g = given(named("one token each"));
+  g.other_top = zeros(g.one);
+  const Estimate top1 = conclude(g.evaluation()).of("file").top1;
+  EXPECT_EQ(top1.value, 1);
+  EXPECT_NEAR(top1.interval->low, 7 / (7 + 3.8415), 1e-4);
+}
+
+TEST(Conclusion, TokensWithoutFiniteLogitsDisagreeAndHaveNoKl) {
+  Evaluation e = given(named("independent")).evaluation();
+  for (size_t i = 0; i < 2; ++i) {  // all of the first prompt
+    e.compared[1].tokens[i].difference = {};
+    e.compared[1].tokens[i].difference.finite = false;
+    e.compared[1].tokens[i].difference.kl = std::numeric_limits<double>::quiet_NaN();
+  }
+  const Conclusion c = conclude(e);
+  EXPECT_EQ(c.of("file").n_not_finite, 2);
+  EXPECT_GT(c.of("file").kl.value, 0);
+  EXPECT_LT(c.of("file").top1.value, conclude(given(named("independent")).evaluation()).of("file").top1.value);
+}
+
+TEST(Conclusion, OfPicturesIsNotThatPromptsRepeatEachOther) {
+  Evaluation e = given(named("all the same")).evaluation();
+  for (PromptTokens& p : e.prompts) {
+    p.encoder = std::make_shared<EncoderRows>();
+    p.kinds.assign(5, token_kind(TokenRole::Text));
+    p.kinds[3] = token_kind(TokenRole::Image);
+  }
+  const PromptGroups groups = group_prompts(e.prompts);
+  EXPECT_EQ(groups.common, 3);
+  EXPECT_EQ(groups.n_counted, 3 + 8 * 2);
+  EXPECT_EQ(groups.n_groups, 8);
+}
+
+TEST(Conclusion, CountsRightAnswersByGroup) {
+  Evaluation e = given(named("every prompt twice")).evaluation();
+  e.answers.assign(4, Answers(14));
+  for (size_t i = 0; i < 14; ++i) e.answers[2][i].correct = i % 7 != 0;
+  const Conclusion c = conclude(e);
+  EXPECT_FALSE(c.of("scale_1.0").correct) << "none of its prompts says what to expect";
+  ASSERT_TRUE(c.of("file").correct->interval);
+  EXPECT_NEAR(c.of("file").correct->value, 6.0 / 7, 1e-12);
+  EXPECT_LT(c.of("file").correct->interval->low, 0.6) << "seven prompts, not fourteen";
+}
+
+}  // namespace
+}  // namespace kvcal
