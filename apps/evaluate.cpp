@@ -17,6 +17,7 @@
 #include "evaluation_limits.h"
 #include "evaluation_text.h"
 #include "export/layer_scales.h"
+#include "export/serve.h"
 #include "hub_cache.h"
 #include "idle_options.h"
 #include "output_file.h"
@@ -151,6 +152,7 @@ ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources)
   ConclusionContext context;
   context.model = flags.model;
   context.out = flags.out.string();
+  for (const std::string& word : words_of(flags.prompts)) context.prompts += " " + shell_word(word);
   context.max_kl = flags.max_kl.value_or(kSuggestedMaxKl);
   context.min_agreement = flags.min_agreement;
   context.min_correct = flags.min_correct;

@@ -115,10 +115,11 @@ Step after_recipe(const ConclusionContext& context, const EvaluatedRecipe& recip
 
 /// Where rounding changes more than it may.
 Step after_damage(const ConclusionContext& context, const std::string& why) {
-  if (context.scales.empty()) return {"measure scales" + why, "kvcal calibrate " + shell_word(context.model)};
-  return {"find layers to keep in 16 bits" + why, "kvcal evaluate " + shell_word(context.model) + " --scales " +
-                                                      shell_word(context.scales) + " --choose " + context.dtype +
-                                                      ",bf16 --max-kl " + formatted("%.3g", context.max_kl)};
+  const std::string model = shell_word(context.model) + context.prompts;
+  if (context.scales.empty()) return {"measure scales" + why, "kvcal calibrate " + model};
+  return {"find layers to keep in 16 bits" + why,
+          "kvcal evaluate " + model + " --scales " + shell_word(context.scales) + " --choose " + context.dtype +
+              ",bf16 --max-kl " + formatted("%.3g", context.max_kl) + " -o recipe.json"};
 }
 
 bool keeps_shares(const ConclusionContext& context, const VariantEvidence& v, const PromptGroups& groups) {

@@ -12,6 +12,7 @@ namespace kvcal {
 /// What the command line had.
 struct ConclusionContext {
   std::string model, scales, out;  // scales: the first file, "" without one
+  std::string prompts;             // options that name these prompts, as shell words, each with a space before it
   std::string dtype;               // of the scales
   bool file_is_needed = false;     // whether it says of a layer that attention is worse at 1.0
   double max_kl = 0;               // --max-kl, or what the documents suggest
