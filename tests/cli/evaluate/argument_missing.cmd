@@ -1,2 +1,0 @@
-kvcal evaluate
-# exits 2

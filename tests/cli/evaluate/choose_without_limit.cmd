@@ -1,2 +1,0 @@
-kvcal evaluate "$SOURCE/datasets/demo/natural" --choose fp8_e4m3
-# exits 2

@@ -1,2 +1,0 @@
-kvcal evaluate nowhere
-# exits 2

@@ -1,2 +1,0 @@
-kvcal evaluate "$SOURCE/datasets/demo/natural" --scales nowhere.json
-# exits 2

@@ -1,2 +1,0 @@
-kvcal evaluate "$SOURCE/datasets/demo/natural" --threads -1
-# exits 2

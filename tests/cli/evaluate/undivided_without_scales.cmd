@@ -1,2 +1,0 @@
-kvcal evaluate "$SOURCE/datasets/demo/stressed" --undivided
-# exits 2

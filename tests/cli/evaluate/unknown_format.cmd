@@ -1,2 +1,0 @@
-kvcal evaluate "$SOURCE/datasets/demo/natural" --formats fp9 --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q
-# exits 2

@@ -1,2 +1,0 @@
-kvcal evaluate model --josn
-# exits 2
