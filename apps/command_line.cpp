@@ -32,7 +32,7 @@ constexpr const char* kFooter =
     "\n"
     "'kvcal VERB --help' lists a verb's options and shows examples.\n"
     "\n"
-    "Exit codes: 0 success; 1 findings; 2 failure or bad usage; 3 not decided; 130 interrupted.";
+    "Exit codes: 0 success; 1 findings; 2 failure; 3 undecided; 130 interrupted.";
 
 std::vector<std::string> verb_names(const CLI::App& app) {
   std::vector<std::string> names;

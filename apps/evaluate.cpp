@@ -161,7 +161,8 @@ ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources)
   context.dtype = sources.scales[0].quantization.dtype;
   for (const ArtifactLayer& layer : sources.scales[0].layers)
     for (const NamedSite& s : cached_sites(layer))
-      context.file_is_needed = context.file_is_needed || s.site->verdict() >= Verdict::Needed;
+      if (s.site->verdict() >= Verdict::Needed || !s.site->departs.value_or(std::vector<Departure>()).empty())
+        context.file_is_needed = true;
   return context;
 }
 

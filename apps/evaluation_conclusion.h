@@ -14,7 +14,7 @@ struct ConclusionContext {
   std::string model, scales, out;  // scales: the first file, "" without one
   std::string prompts;             // options that name these prompts, as shell words, each with a space before it
   std::string dtype;               // of the scales
-  bool file_is_needed = false;     // whether it says of a layer that attention is worse at 1.0
+  bool file_is_needed = false;     // whether it says of a site that 1.0 is worse, or clips or may clip
   double max_kl = 0;               // --max-kl, or what the documents suggest
   std::optional<double> min_agreement, min_correct;
 };
