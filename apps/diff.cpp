@@ -74,9 +74,10 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
                {"scale A", Right},
                {"scale B", Right},
                {"B / A", Right},
-               {"absmax B / A", Right},
-               {"scale?, fp8"},
-               {"effect"}});
+               {"absmax B / A", Right, 1},
+               {"scale?, fp8"}},
+              2);
+  Lines effects;
   size_t n_changed = 0, n_effects = 0;
   double largest = 0;
   for (const SiteDifference& s : d.sites) {
@@ -85,15 +86,14 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
     if (s.scale_a == s.scale_b && s.absmax_a == s.absmax_b && !s.other_answer() && s.effect.empty()) continue;
     n_changed += s.scale_a != s.scale_b;
     const std::string a = answers(s.assessment_a), b = answers(s.assessment_b);
-    table.add_row({std::to_string(s.layer), s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head)),
-                   figure(s.scale_a), figure(s.scale_b), figure(static_cast<double>(s.scale_b) / s.scale_a),
+    const std::string site = s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head));
+    table.add_row({std::to_string(s.layer), site, figure(s.scale_a), figure(s.scale_b),
+                   figure(static_cast<double>(s.scale_b) / s.scale_a),
                    figure(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
-                   a == b ? a : a + " -> " + b, s.effect.empty() ? "none" : s.effect});
+                   a == b ? a : a + " -> " + b});
+    if (!s.effect.empty()) effects.add("layer " + std::to_string(s.layer) + " " + site + ": " + s.effect);
   }
-  if (n_changed + n_effects > 0) {
-    write_lines(table.text());
-    write_line();
-  }
+  if (n_changed + n_effects > 0) write_lines(table.text() + Lines("") + effects);
   write_line(n_changed, " of ", d.sites.size(), " scales changed, by at most ", figure(100 * largest), " %; ",
              n_effects, " of them with an effect; ", (d.within(flags.tolerance) ? "within" : "NOT within"),
              " the tolerance of ", figure(100 * flags.tolerance), " %");

@@ -87,14 +87,15 @@ Lines drift_text(const std::vector<SiteDrift>& sites) {
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
-               {"tokens", Right},
-               {"absmax", Right},
+               {"tokens", Right, 3},
+               {"absmax", Right, 2},
                {"growth", Right},
                {"headroom left", Right},
                {"clipped", Right},
-               {"of tokens", Right},
+               {"of tokens", Right, 4},
                {"lost", Right},
-               {"broken"}});
+               {"broken"}},
+              2);
   Lines closing;
   size_t n_broken = 0;
   for (const SiteDrift& d : sites) {

@@ -229,7 +229,7 @@ void print_layers(const ModelSpec& spec) {
   for (const LayerSpec& l : spec.layers) {
     std::vector<std::string> cells = {std::string(kind_of(l, spec)), "-", "-", "-", "-", "-", "0"};
     if (l.shares_cache >= 0)
-      cells[0] += ", cache of layer " + std::to_string(spec.caches[static_cast<size_t>(l.shares_cache)].layer);
+      cells[0] += ", reads layer " + std::to_string(spec.caches[static_cast<size_t>(l.shares_cache)].layer);
     if (l.cache >= 0) {
       const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
       const int64_t bytes = c.n_kv_heads * (c.head_dim_k + (c.is_mla() ? 0 : c.head_dim_v));
@@ -252,13 +252,13 @@ void print_layers(const ModelSpec& spec) {
   using enum Table::Align;
   Table table({{"layers"},
                {"kind"},
-               {"q heads", Right},
+               {"q heads", Right, 2},
                {"kv heads", Right},
                {"K dim", Right},
                {"V dim", Right},
-               {"window", Right},
+               {"window", Right, 1},
                {"KV bytes/token", Right},
-               {"parameters", Right}});
+               {"parameters", Right, 3}});
   constexpr int kRangesWidth = 48;
   for (auto& [cells, indexes] : rows) {
     cells.insert(cells.begin(), cut_to_width(ranges_text(indexes), kRangesWidth));

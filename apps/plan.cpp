@@ -220,7 +220,7 @@ std::vector<Table::Column> format_columns(const Planned& p, const char* first) {
 void print_sequences(const Planned& p) {
   using enum Table::Align;
   std::vector<Table::Column> columns = format_columns(p, "context");
-  for (const char* title : {"a sequence in BF16", "in FP8", "smaller by"}) columns.push_back({title, Right});
+  for (const char* title : {"a sequence in BF16", "in FP8", "smaller by"}) columns.push_back({title, Right, 1});
   Table table(columns);
   for (const int64_t context : contexts_of(p)) {
     std::vector<std::string> cells = {grouped(context)};

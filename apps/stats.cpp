@@ -91,9 +91,9 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
     for (const double q : kQuantiles) cells.push_back(formatted("%.4g", static_cast<double>(quantile(head, q))));
     cells.push_back(formatted("%.4g", static_cast<double>(magnitude_of(head.absmax))));
     const Provenance& w = head.where;
-    cells.push_back("pass " + std::to_string(w.pass) + " " + quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))) +
-                    " token " + std::to_string(w.token) + " position " + std::to_string(w.position) + " channel " +
-                    std::to_string(w.channel));
+    cells.push_back(quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))));
+    for (const int64_t n : {int64_t{w.token}, int64_t{w.channel}, int64_t{w.position}, int64_t{w.pass}})
+      cells.push_back(std::to_string(n));
     table.add_row(std::move(cells));
   }
 }
@@ -105,12 +105,17 @@ void print_text(const Statistics& s) {
   Table table({{"layer", Right},
                {"site"},
                {"head", Right},
-               {"observations", Right},
-               {"median", Right},
+               {"observations", Right, 2},
+               {"median", Right, 1},
                {"99 %", Right},
                {"99.99 %", Right},
                {"absmax", Right},
-               {"where"}});
+               {"of prompt"},
+               {"token", Right, 3},
+               {"channel", Right, 4},
+               {"position", Right, 5},
+               {"pass", Right, 6}},
+              3);
   for (const CacheStatistics& c : s.caches) {
     for (const CacheSite site : sites_of(c.layout))
       add_rows(table, c.layout.layer, name_of(site), c.at(site).heads, s.run);

@@ -35,7 +35,7 @@ Lines formats_table(const Statistics& statistics) {
   using enum Table::Align;
   std::vector<Table::Column> columns = {{"layer", Right}, {"site"}};
   for (const FormatColumn& column : format_columns()) columns.push_back({column.title, Right});
-  Table table(columns);
+  Table table(columns, 2);
   uint64_t sampled_rows = 0;
   bool lacks_int4 = false;
   for (const CacheStatistics& cache : statistics.caches)

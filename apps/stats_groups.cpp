@@ -51,10 +51,11 @@ Lines dependence_table(const Statistics& s) {
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
-               {"new prompt exceeds absmax", Right},
+               {"beyond absmax", Right},
                {formatted("%.3g times it", headroom()), Right},
-               {"depends on one prompt"},
-               {"on one tag"}});
+               {"depends on prompt"},
+               {"on tag"}},
+              2);
   for (const CacheStatistics& c : s.caches) {
     if (c.layout.is_mla()) add_site(table, c.layout.layer, "row", latent_row(c), s.run);
     for (const CacheSite site : sites_of(c.layout))
@@ -80,7 +81,7 @@ Lines groups_table(const Statistics& s) {
   std::vector<Table::Column> columns = {{"by"}, {"name"}, {"count", Right}};
   const std::vector<const char*> sites = mla ? std::vector{"latent", "query"} : std::vector{"key", "value", "query"};
   for (const char* site : sites) columns.push_back({std::string(site) + " reaches", Right});
-  Table table(columns);
+  Table table(columns, 2);
   for (const auto& [grouping, groups] : by.items())
     for (const Json& group : groups) {
       std::vector<std::string> row = {grouping, quoted(get_string(group, "name")),

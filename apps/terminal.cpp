@@ -1,12 +1,16 @@
 #include "terminal.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 #include "base/error.h"
@@ -22,7 +26,30 @@ bool is_ready(int milliseconds) {
   return n > 0;
 }
 
+constexpr int kFewestColumns = 40, kUsualColumns = 80;
+
+// 0: it says nothing.
+int columns_of_environment() {
+  const char* const text = std::getenv("COLUMNS");
+  if (text == nullptr) return 0;
+  int columns = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, columns);
+  return error == std::errc() && rest == end ? columns : 0;
+}
+
+int columns_of_terminal() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 }  // namespace
+
+int output_columns() {
+  int columns = columns_of_environment();
+  if (columns <= 0) columns = columns_of_terminal();
+  return columns <= 0 ? kUsualColumns : std::max(columns, kFewestColumns);
+}
 
 void write_lines(const Lines& lines) { std::cout << lines.text(); }
 

@@ -11,6 +11,10 @@
 
 namespace kvcal {
 
+/// How wide what is printed may be: COLUMNS where that is set, else of the terminal, 80 where there is none. At least
+/// 40.
+int output_columns();
+
 /// To standard output, which holds results.
 void write_lines(const Lines& lines);
 

@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <random>
+#include <sstream>
 #include <string>
 
 #include "base/error.h"
@@ -14,6 +17,7 @@
 #include "progress.h"
 #include "signals.h"
 #include "table.h"
+#include "terminal.h"
 
 namespace kvcal {
 namespace {
@@ -45,6 +49,78 @@ TEST(Table, CutsAtCharacters) {
   EXPECT_EQ(cut_to_width("abcdefg", 6), "abcde…");
   EXPECT_EQ(cut_to_width("日本語", 4), "日…");
   EXPECT_EQ(cut_to_width("ab", 0), "");
+}
+
+TEST(Table, GivesUpItsLeastColumnsFirst) {
+  using enum Table::Align;
+  Table table(
+      {{"layer", Right}, {"site"}, {"often", Right, 2}, {"never", Right, 5}, {"number", Right}, {"seldom", Right, 2}},
+      2);
+  table.add_row({"3", "key", "1", "2", "1234567890", "4"});
+  EXPECT_EQ(table.text(48).text(),
+            "layer  site  often  never      number  seldom\n    3  key       1      2  1234567890       4\n");
+  EXPECT_EQ(table.text(44).text(), "layer  site  often      number  seldom\n    3  key       1  1234567890       4\n");
+  EXPECT_EQ(table.text(37).text(), "layer  site  often      number\n    3  key       1  1234567890\n");
+  EXPECT_EQ(table.text(25).text(), "layer  site      number\n    3  key   1234567890\n");
+}
+
+TEST(Table, CutsTextAndGoesOnBelowButKeepsNumbersWhole) {
+  using enum Table::Align;
+  Table table({{"layer", Right}, {"name"}, {"one", Right}, {"two", Right}}, 2);
+  table.add_row({"3", "a rather long name", "1234567890", "9876543210"});
+  EXPECT_EQ(table.text(43).text(),
+            "layer  name                 one         two\n    3  a rather lo…  1234567890  9876543210\n");
+  EXPECT_EQ(table.text(40).text(),
+            "layer  name                 one\n    3  a rather lo…  1234567890\n\n"
+            "layer  name                 two\n    3  a rather lo…  9876543210\n");
+}
+
+// Whatever a table has: keys as those of the program, then numbers and text of any length.
+Table random_table(std::mt19937& engine, std::vector<std::string>& numbers) {
+  using enum Table::Align;
+  const auto upto = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n)(engine); };
+  std::vector<Table::Column> columns = {{"layer", Right}, {"site"}, {"head", Right}};
+  columns.resize(1 + upto(2));
+  const size_t n_keys = columns.size();
+  for (size_t more = upto(11); more > 0; --more)
+    columns.push_back({std::string(1 + upto(30), 't'), upto(2) ? Right : Left, static_cast<int>(upto(3))});
+  Table table(columns, n_keys);
+  for (size_t row = 0; row < 4; ++row) {
+    std::vector<std::string> cells = {std::to_string(upto(999)), std::string(upto(60), 'k'), std::to_string(upto(999))};
+    cells.resize(n_keys);
+    for (size_t c = n_keys; c < columns.size(); ++c) {
+      std::string wide;
+      for (size_t n = upto(40); n > 0; --n) wide += upto(1) ? "日" : "x";
+      cells.push_back(columns[c].align == Left ? wide : std::string(upto(12), '8'));
+      if (columns[c].align == Right && columns[c].spare == 0) numbers.push_back(cells.back());
+    }
+    table.add_row(cells);
+  }
+  return table;
+}
+
+TEST(Table, NeverExceedsTheWidth) {
+  std::mt19937 engine(5);
+  for (int n = 0; n < 60; ++n) {
+    std::vector<std::string> numbers;
+    const Table table = random_table(engine, numbers);
+    for (int width = 40; width <= 200; ++width) {
+      std::istringstream lines(table.text(width).text());
+      for (std::string line; std::getline(lines, line);)
+        ASSERT_LE(display_width(line), width) << table.text(width).text();
+      for (const std::string& number : numbers)
+        ASSERT_NE(table.text(width).text().find(number), std::string::npos) << number << " at " << width;
+    }
+  }
+}
+
+TEST(OutputColumns, FollowTheEnvironment) {
+  for (const auto& [text, columns] : std::map<std::string, int>{
+           {"120", 120}, {"40", 40}, {"1", 40}, {"0", 80}, {"", 80}, {"-5", 80}, {"wide", 80}, {"99999999999", 80}}) {
+    setenv("COLUMNS", text.c_str(), 1);
+    EXPECT_EQ(output_columns(), columns) << text;
+  }
+  unsetenv("COLUMNS");
 }
 
 // 1,000 tokens through 4 layers: a quarter of the work is 250 tokens through all of them.
