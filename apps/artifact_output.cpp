@@ -38,10 +38,11 @@ void check_different(const std::vector<NamedOutput>& outputs) {
 }
 
 void ArtifactOutput::add_to(CLI::App& verb) {
-  verb.add_option("-o,--out", path, "Scale file to write; - prints it")->capture_default_str();
+  verb.add_option("-o,--out", path, "Scale file to write; - prints it")->type_name("FILE")->capture_default_str();
   verb.add_flag("--force", force, "Overwrite existing files");
   verb.add_flag("--json", json, "One JSON object on standard output instead of the table");
   verb.add_flag("-q,--quiet", quiet, "Print no table, no progress and no closing line");
+  verb.add_flag("-v,--verbose", verbose, "Print the rows of all sites, and more of what a run does");
 }
 
 void ArtifactOutput::check(bool is_alone) const {
@@ -65,16 +66,16 @@ std::string ArtifactOutput::write(Artifact artifact) const {
   return sha256_hex(text);
 }
 
-void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, Json more) const {
+void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, Json more, NextStepInputs next) const {
   if (json) {
     more["scales"] = path.string();
     more["scales_sha256"] = sha256;
     more.update(result_json(artifact));
     write_json(more);
   } else if (!quiet) {
-    Lines text = result_table(artifact);
-    text.add("");
-    write_beside_output(path, text + result_advice(artifact));
+    next.scales = path;
+    write_beside_output(path, result_heading(artifact) + result_table(artifact, verbose) + result_advice(artifact) +
+                                  next_step(artifact, next));
   }
 }
 

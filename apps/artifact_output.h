@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "artifact/artifact.h"
+#include "next_step.h"
 
 namespace CLI {
 class App;
@@ -29,6 +30,7 @@ struct ArtifactOutput {
   bool force = false;
   bool json = false;
   bool quiet = false;
+  bool verbose = false;
 
   void add_to(CLI::App& verb);
 
@@ -45,8 +47,8 @@ struct ArtifactOutput {
   /// Writes the file and returns its SHA-256. A time stamp goes in only with SOURCE_DATE_EPOCH.
   std::string write(Artifact artifact) const;
 
-  /// The result on standard output: a table and advice, or with --json one object, `more` first.
-  void print(const Artifact& artifact, const std::string& sha256, Json more) const;
+  /// The result on standard output: table, advice and next step, or with --json one object, `more` first.
+  void print(const Artifact& artifact, const std::string& sha256, Json more, NextStepInputs next) const;
 };
 
 }  // namespace kvcal

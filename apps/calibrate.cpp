@@ -2,7 +2,6 @@
 #include "calibrate/calibrate.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <limits>
 
 #include "artifact/make_artifact.h"
@@ -10,8 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
-#include "base/size_text.h"
-#include "build_info.h"
+#include "calibrate_flags.h"
 #include "closing_text.h"
 #include "console.h"
 #include "device.h"
@@ -20,11 +18,9 @@
 #include "if_changed.h"
 #include "plan_text.h"
 #include "progress.h"
-#include "prompt_flags.h"
 #include "ranks.h"
 #include "shard_flag.h"
 #include "solve/solution.h"
-#include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -32,95 +28,13 @@
 namespace kvcal {
 namespace {
 
-struct CalibrateFlags {
-  std::string model, statistics, memory, shard, device = "auto", precision = "bf16", progress = "auto";
-  std::string scale_option;  // the first one given, "" for none
-  PromptFlags prompts;
-  CalibrationOptions run;
-  SolveFlags solve;
-  ArtifactOutput output;
-  std::optional<double> until_stable;  // percent
-  std::string evaluation;              // file to write, "" for none
-  bool dry_run = false, no_sanity = false, resume = false, verbose = false, if_changed = false, mpi = false;
-};
-
-// Ranks are shards that one command merges and solves.
-void check_ranks(const CalibrateFlags& flags) {
-  if (!flags.shard.empty()) fail("--mpi and --shard both divide the run, expected one of them");
-  if (flags.until_stable)
-    fail("--until-stable cannot be used with --mpi: a rank does not see the other ranks' prompts");
-  if (flags.if_changed) fail("--if-changed cannot be used with --mpi");
-  if (flags.dry_run) fail("--mpi has no effect on --dry-run; --shard 1/N shows what a rank of N needs");
-}
-
-// A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
-void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
-  take_shard(flags.shard, sequences);
-  if (!flags.scale_option.empty())
-    fail(flags.scale_option +
-         " has no effect with --shard, which computes no scales; pass it to 'kvcal solve' after 'kvcal merge'");
-  if (flags.until_stable)
-    fail("--until-stable cannot be used with --shard: a shard does not see the other shards' prompts");
-  if (flags.statistics.empty() && !flags.dry_run)
-    fail("--shard needs --stats FILE: a shard writes only statistics, for 'kvcal merge'");
-}
-
-// What leaves something else behind than the scales and statistics of a whole run.
-void check_if_changed(const CalibrateFlags& flags) {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) fail(std::string("--if-changed cannot be used with ") + name);
-  };
-  refuse(flags.dry_run, "--dry-run");
-  refuse(!flags.shard.empty(), "--shard, which writes no scale file");
-  refuse(flags.until_stable.has_value(), "--until-stable, whose limit the scale file does not record");
-  refuse(!flags.evaluation.empty(), "--evaluate; run 'kvcal evaluate' where the scales changed");
-}
-
-std::string resume_folder(const CalibrateFlags& flags) {
-  return (flags.shard.empty() ? flags.output.path.string() : flags.statistics) + ".kvcal-resume";
-}
-
-CalibrationOptions resolve(const CalibrateFlags& flags) {
-  CalibrationOptions options = flags.run;
-  options.precision = precision_named(flags.precision);
-  if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
-  options.sequences.sanity = !flags.no_sanity;
-  if (flags.resume) options.resume = resume_folder(flags);
-  if (options.sequences.passes < 1)
-    fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
-  if (options.sequences.warmup_passes < 0)
-    fail("--warmup-passes is " + std::to_string(options.sequences.warmup_passes) + ", expected 0 or more");
-  if (flags.mpi) check_ranks(flags);
-  if (!flags.shard.empty()) check_shard(flags, options.sequences);
-  check_threads(options.threads);
-  if (options.chunk_tokens < 0)
-    fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (chosen by kvcal) or more");
-  if (flags.until_stable) {
-    if (flags.resume)
-      fail("--resume cannot be used with --until-stable, which decides the number of prompts during the run");
-    if (!std::isfinite(*flags.until_stable) || *flags.until_stable < 0)
-      fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
-    options.until_stable = *flags.until_stable;
-  }
-  if (!flags.evaluation.empty() && (flags.dry_run || !flags.shard.empty()))
-    fail("--evaluate needs the scales, which neither --dry-run nor --shard gives");
-  if (flags.if_changed) check_if_changed(flags);
-  flags.output.check_is_file_for(
-      {{flags.if_changed, "--if-changed"}, {flags.resume, "--resume"}, {!flags.evaluation.empty(), "--evaluate"}});
-  options.solve = flags.solve.resolve();
-  options.extent = flags.dry_run ? Extent::Plan : flags.shard.empty() ? Extent::Scales : Extent::Statistics;
-  options.tool_version = std::string("kvcal ") + build_info().version;
-  options.commit = build_info().commit;
-  return options;
-}
-
 Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Existing::Replace : Existing::Refuse; }
 
 // A run that was killed between its statistics and its scales leaves the former and what --resume goes on from.
 bool may_be_of_this_run(const CalibrateFlags& flags) {
   std::error_code ignored;
   return flags.resume && std::filesystem::exists(flags.statistics, ignored) &&
-         std::filesystem::exists(resume_folder(flags), ignored);
+         std::filesystem::exists(flags.resume_folder(), ignored);
 }
 
 // Before hours of work.
@@ -140,7 +54,7 @@ void check_outputs(const CalibrateFlags& flags) {
 class CalibrateConsole final : public Console {
  public:
   explicit CalibrateConsole(const CalibrateFlags& flags)
-      : Console(flags.output.quiet, progress_form(flags.progress), flags.verbose), flags_(flags) {}
+      : Console(flags.output.quiet, progress_form(flags.progress), flags.output.verbose), flags_(flags) {}
 
   // Once more: now it is known what the command reads.
   void planned(const CalibrationPlan& plan, const ModelSpec& spec) override {
@@ -178,7 +92,12 @@ std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& r
   const Artifact& artifact = *result.artifact;
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
-  flags.output.print(artifact, sha256, more);
+  flags.output.print(artifact, sha256, more,
+                     {.scales = {},
+                      .model = flags.named,
+                      .folder = flags.model,
+                      .prompts = words_of(flags.prompts),
+                      .evaluates = !flags.evaluation.empty()});
   if (!flags.output.quiet && !result.activation_quant.empty())
     say(emulation_text(result.activation_quant, flags.output.path));
   return flags.output.name() + " sha256 " + sha256.substr(0, 16);
@@ -203,19 +122,24 @@ Exit evaluated(const CalibrateFlags& flags, const CalibrationOptions& options) {
   return run_evaluation(evaluation);
 }
 
-// Nothing was run: the file and its statistics stay as they are.
-Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
-  if (flags.output.json) flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}});
+void say_up_to_date(const CalibrateFlags& flags, const EarlierResult& earlier) {
   if (!flags.output.quiet)
     say("kvcal: ", flags.output.path.string(),
         " is up to date: model, prompts and options are those it was made with; sha256 ", earlier.sha256.substr(0, 16));
+}
+
+// Nothing was run: the file and its statistics stay as they are.
+Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
+  if (flags.output.json) flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}}, {});
+  say_up_to_date(flags, earlier);
   return Exit::Done;
 }
 
 // Of several GPUs its own.
 void take_device(CalibrateFlags& flags, int64_t on_host) {
   const std::string device = device_of_process(flags.device, on_host);
-  if (device != flags.device && flags.verbose) say("kvcal: process ", on_host, " of this machine computes on ", device);
+  if (device != flags.device && flags.output.verbose)
+    say("kvcal: process ", on_host, " of this machine computes on ", device);
   flags.device = device;
 }
 
@@ -229,7 +153,7 @@ void settle_shard(CalibrateFlags& flags) {
 }
 
 CalibrationOptions resolved(const CalibrateFlags& flags) {
-  CalibrationOptions options = resolve(flags);
+  CalibrationOptions options = flags.resolve();
   options.prompts = flags.prompts.resolve();
   return options;
 }
@@ -238,6 +162,26 @@ CalibrationInputs inputs_of(const CalibrateFlags& flags, const CalibrationOption
   return {.model = flags.model,
           .prompts = [&](bool chat) { return read_prompt_files(flags.prompts, chat); },
           .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
+}
+
+// Whether --if-changed would leave the file as it is.
+Exit checked(const CalibrateFlags& flags, CalibrationOptions options, CalibrateConsole& console) {
+  const EarlierResult earlier = earlier_result(flags.output.path, flags.statistics, true);
+  std::string why = earlier.why;
+  if (earlier.artifact) {
+    options.earlier = &*earlier.artifact;
+    const std::string changes = calibrate(inputs_of(flags, options), options, console).changes;
+    if (!changes.empty()) why = "changed: " + changes;
+  } else if (why.empty()) {
+    why = "there is no such file";
+  }
+  const std::string file = flags.output.path.string();
+  if (flags.output.json) write_json({{"scales", file}, {"stale", !why.empty()}, {"why", why}});
+  if (!why.empty())
+    say("kvcal: ", file, " is stale; ", why);
+  else
+    say_up_to_date(flags, earlier);
+  return why.empty() ? Exit::Done : Exit::Findings;
 }
 
 // Whatever is to be written and said.
@@ -286,9 +230,11 @@ Exit run(CalibrateFlags flags) {
   settle_shard(flags);
   CalibrationOptions options = resolved(flags);
   CalibrateConsole console(flags);
+  if (flags.check) return checked(flags, std::move(options), console);
   EarlierResult earlier;
   if (flags.if_changed) {
-    earlier = earlier_result(flags.output.path, flags.statistics, flags.output.force, console);
+    earlier = earlier_result(flags.output.path, flags.statistics, flags.output.force);
+    if (!earlier.why.empty()) console.hear(Notice::Note, "calibrating again; " + earlier.why);
     flags.output.force |= earlier.replaceable;
     options.earlier = earlier.artifact ? &*earlier.artifact : nullptr;
   }
@@ -303,94 +249,18 @@ Exit run(CalibrateFlags flags) {
   return flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
 }
 
-// What most runs leave alone.
-void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
-  const std::string group = "Run";
-  verb.add_option("--precision", flags.precision,
-                  "bf16: like servers; f32: reference. Quantized weights are dequantized to bf16 in both")
-      ->group(group)
-      ->capture_default_str();
-  verb.add_flag("--emulate-activation-quant", flags.run.emulate_activations,
-                "Round the inputs of FP8 weights as servers do: per token, per group or with the checkpoint's static "
-                "scales")
-      ->group(group);
-  verb.add_flag("--mtp", flags.run.mtp, "Measure the cache of the MTP layer too, for servers that draft tokens with it")
-      ->group(group);
-  verb.add_option("--passes", flags.run.sequences.passes,
-                  "Measured passes over the prompts: 1: each prompt alone; 2: also packed end to end; 3 and more: also "
-                  "packed in other orders. 'packing adds' in the table is how much the last pass raised absmax")
-      ->group(group)
-      ->capture_default_str();
-  verb.add_option("--warmup-passes", flags.run.sequences.warmup_passes,
-                  "Passes over a few prompts to run first and discard; results do not depend on them")
-      ->group(group)
-      ->capture_default_str();
-  verb.add_option("--until-stable", flags.until_stable,
-                  "Start with the first eighth of the prompts (by id) and double until the new ones raise no absmax by "
-                  "more than PCT % "
-                  "and no absmax depends on a single prompt; then run all passes over these")
-      ->group(group)
-      ->type_name("PCT");
-  verb.add_option(
-          "--shard", flags.shard,
-          "Run part i of n of the sequences; writes only --stats, for 'kvcal merge'. auto: the part that Slurm, "
-          "mpirun, torchrun or Kubernetes gave this process, into FILE.i-of-n; auto/n where they do not say n")
-      ->group(group)
-      ->type_name("i/n");
-  verb.add_flag("--mpi", flags.mpi,
-                "Divide the sequences among the ranks of the MPI job that this process belongs to; rank 0 reads the "
-                "prompts and writes the results")
-      ->group(group);
-  verb.add_flag("--resume", flags.resume,
-                "Save the state after each layer in OUT.kvcal-resume (for shards: next to the --stats file), and "
-                "continue from there if a run was interrupted")
-      ->group(group);
-  verb.add_option("--chunk-tokens", flags.run.chunk_tokens,
-                  "Tokens per batch, rounded down to a multiple of 256 (default: as memory allows)")
-      ->group(group);
-  verb.add_flag("--no-sanity", flags.no_sanity, "Skip the check that the model predicts the prompts")->group(group);
-}
-
 }  // namespace
 
 void add_calibrate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<CalibrateFlags>();
   CLI::App* verb =
       app.add_subcommand("calibrate", "Measure keys, values and queries over prompts and write the scale file");
-  verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
-  flags->output.add_to(*verb);
-  verb->add_option("--stats", flags->statistics, "Also write the statistics, for 'kvcal solve' and 'kvcal report'");
-  verb->add_option(
-          "--evaluate", flags->evaluation,
-          "Then measure what these scales do to the model's predictions, as 'kvcal evaluate' does, into this file")
-      ->type_name("FILE");
-  verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N; several GPUs: cuda:N,M or cuda:all")
-      ->capture_default_str();
-  verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
-  verb->add_option("--memory", flags->memory,
-                   "Memory limit with unit: 16GiB (2^30 bytes) or 16GB (10^9) (default: what is available)");
-  verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
-  verb->add_flag("--if-changed", flags->if_changed,
-                 "Leave OUT as it is if it was made by this version with the same model, prompts and options; else "
-                 "replace it");
-  verb->add_option("--progress", flags->progress, kProgressHelp)->type_name("FORM")->capture_default_str();
-  verb->add_flag("-v,--verbose", flags->verbose, "Also print the tokens of every pass and the tensors not read");
-  flags->prompts.add_to(*verb);
-  flags->solve.add_scales_to(*verb);
-  add_run_options(*verb, *flags);
-  flags->solve.add_limits_to(*verb);
-  verb->footer(
-      "Examples:\n"
-      "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"
-      "  kvcal calibrate ./Qwen3.5-9B --stats run.kvstats --memory 24GiB --dry-run\n"
-      "  kvcal calibrate ./model --prompts chats.jsonl --if-changed -q --progress json\n"
-      "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats\n"
-      "  kvcal calibrate ./Qwen3-8B-FP8 --emulate-activation-quant -o as-served.json\n"
-      "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
+  flags->add_to(*verb);
   verb->callback([flags, verb, &chosen] {
     flags->solve.refuse_idle_options(*verb);
     flags->scale_option = scale_option_given(*verb);
     chosen = [flags] {
+      flags->named = flags->model;
       flags->model = model_folder(flags->model);
       return run(*flags);
     };

@@ -13,6 +13,7 @@
 #include "first_step.h"
 #include "help_format.h"
 #include "hub_cache.h"
+#include "paint.h"
 #include "terminal.h"
 
 namespace kvcal {
@@ -26,9 +27,9 @@ constexpr void (*kVerbs[])(CLI::App&, Job&) = {
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  kvcal inspect ./Qwen3-0.6B                                 which layers have a KV cache, and how large it is\n"
-    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl           what tokens the model is fed\n"
-    "  kvcal calibrate ./Qwen3-0.6B -o kv-cache-scales.json       measure, and write the scales\n"
+    "  kvcal inspect ./Qwen3-0.6B                    what it caches, and how much\n"
+    "  kvcal prompts ./Qwen3-0.6B -p chats.jsonl     what tokens it is fed\n"
+    "  kvcal calibrate ./Qwen3-0.6B -p chats.jsonl   measure, and write the scales\n"
     "\n"
     "'kvcal VERB --help' lists a verb's options and shows examples.\n"
     "\n"
@@ -98,6 +99,20 @@ std::string in_our_words(std::string what) {
   fail_usage(innermost, in_our_words(error.what()));
 }
 
+// What CLI11 calls by its type alone.
+void name_value(CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type == "INT" || type == "UINT") option.type_name("N");
+  if (type == "FLOAT") option.type_name("NUMBER");
+}
+
+CLI::Option& add_color(CLI::App& app) {
+  return *app.add_option_function<std::string>(
+                 "--color", choose_color,
+                 "Color of answers and errors: auto (on a terminal, without NO_COLOR), always, never")
+              ->type_name("WHEN");
+}
+
 Job print(std::string text) {
   return [text = std::move(text)] {
     write_lines(Lines::of_text(text));
@@ -115,17 +130,24 @@ std::vector<std::string> as_options(std::vector<std::string> arguments) {
 }
 
 Job parse(std::vector<std::string> arguments) {
-  CLI::App app("Measures what a language model writes to its KV cache, and computes the scales of an FP8 cache.",
-               "kvcal");
+  CLI::App app("Measures what a language model caches, and computes the scales of an FP8 cache.", "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_help_flag("-h,--help", "Print this help");
   bool version = false;
   app.add_flag("-V,--version", version, "Print version, commit, compiler and the backends built and found");
+  add_color(app);
+  app.set_help_all_flag("--help-all", "Print this help")->group("");
   app.footer(kFooter);
 
   Job chosen;
   for (const auto add : kVerbs) add(app, chosen);
-  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->group("Verbs");
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
+    verb->group("Verbs");
+    for (CLI::Option* option : verb->get_options()) name_value(*option);
+    add_color(*verb).group("");
+    CLI::Option* const all = verb->set_help_all_flag("--help-all", "Print this help with all options");
+    if (!has_rare_options(*verb)) all->group("");
+  }
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
@@ -149,6 +171,8 @@ Job parse(std::vector<std::string> arguments) {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return print(app.help());
+  } catch (const CLI::CallForAllHelp&) {
+    return print(app.help("", CLI::AppFormatMode::All));
   } catch (const CLI::ParseError& error) {
     fail_parse(app, error);
   }

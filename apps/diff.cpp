@@ -128,7 +128,7 @@ void add_diff(CLI::App& app, Job& chosen) {
       "\n"
       "Examples:\n"
       "  kvcal diff old.json new.json\n"
-      "  kvcal diff old.json new.json --tolerance 0.05 --json | jq '.sites[] | select(.effect != \"\")'");
+      "  kvcal diff a.json b.json --json | jq '.sites[] | select(.effect != \"\")'");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -140,7 +140,7 @@ void add_doctor(CLI::App& app, Job& chosen) {
           "--command", flags->commands,
           "Command that started the server, also docker run, or options alone; repeat for separate prefill and decode "
           "servers")
-      ->type_name("TEXT")
+      ->type_name("COMMAND")
       ->allow_extra_args(false);
   verb->add_option("--command-file", flags->command_files, "File with that command, compose file or manifest")
       ->type_name("FILE")
@@ -168,8 +168,8 @@ void add_doctor(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal doctor server.log\n"
       "  journalctl -u vllm | kvcal doctor - --model ./Qwen3.5-35B-A3B\n"
-      "  kvcal doctor --command 'vllm serve ./GLM-4.7-Flash --kv-cache-dtype fp8' --output answer.txt\n"
-      "  kvcal doctor server.log ./export kv-cache-scales.json --json | jq '.explanations[0]'");
+      "  kvcal doctor --command 'vllm serve ./GLM --kv-cache-dtype fp8' --output a.txt\n"
+      "  kvcal doctor server.log ./export s.json --json | jq '.explanations[0]'");
   verb->callback([flags, verb, &chosen] {
     if (flags->json) refuse_idle(*verb, "with --json, which has them", {"--facts"});
     if (flags->list)

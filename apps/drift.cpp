@@ -72,7 +72,7 @@ void add_drift(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_option("--max-growth", flags->limits.growth,
                    "Largest growth of absmax over the file's, 0.25 = 25 % (default: any that the scale has room for)");
-  verb->add_option("--format", flags->format, "text, json, prometheus")->capture_default_str();
+  verb->add_option("--format", flags->format, "text, json, prometheus")->type_name("NAME")->capture_default_str();
   verb->footer(
       "Shares are those of a site's worst head; of several files, of the worst. Where the calibration clipped or lost\n"
       "values on purpose, twice that share is allowed. Values are counted exactly; tokens with a clipped value "
@@ -83,8 +83,8 @@ void add_drift(CLI::App& app, Job& chosen) {
       "\n"
       "Examples:\n"
       "  kvcal drift kv-cache-scales.json --stats live.kvstats\n"
-      "  kvcal drift kv-cache-scales.json --stats monday.kvstats tuesday.kvstats --max-growth 0.5\n"
-      "  kvcal drift kv-cache-scales.json --stats live.kvstats --format prometheus > kvcal.prom");
+      "  kvcal drift s.json --stats monday.kvstats tuesday.kvstats --max-growth 0.5\n"
+      "  kvcal drift s.json --stats live.kvstats --format prometheus > kvcal.prom");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

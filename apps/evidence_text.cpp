@@ -1,6 +1,7 @@
 #include "evidence_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -37,24 +38,44 @@ std::string dependent_sites(const Artifact& artifact, Member member) {
 Lines dependence_text(const Artifact& artifact) {
   Lines text;
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on); !sites.empty())
-    text.add(
-        "depends on one prompt: " + sites +
-        "; without it absmax would be less than half, so another prompt like it may exceed the range: add more of its "
-        "kind.");
+    text.add("one prompt decides: the largest values of " + sites + " are its own, more than twice those of all " +
+             "others; another one like it may exceed them: add prompts of its kind.");
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on_tag); !sites.empty())
-    text.add("depends on one tag: " + sites + "; a service without such prompts could use smaller scales.");
+    text.add("one tag decides: the largest values of " + sites +
+             " come from its prompts; a service without such prompts could use smaller scales.");
   return text;
+}
+
+struct Percentages {
+  double least = 0, most = 0;
+};
+
+/// Where a share lies of which k of n were seen: Wilson's interval of 95 %. Prompts left out in turn are not quite
+/// independent, so that it is a rough one. Its end holds for clipping too, which is rarer than to be beyond the
+/// headroom.
+Percentages share_interval(int64_t k, int64_t n) {
+  constexpr double z = 1.96;
+  const double size = static_cast<double>(n), share = static_cast<double>(k) / size;
+  const double middle = share + z * z / (2 * size);
+  const double half = z * std::sqrt(share * (1 - share) / size + z * z / (4 * size * size));
+  const double scaled = 100 / (1 + z * z / size);
+  return {k == 0 ? 0 : scaled * (middle - half), scaled * (middle + half)};
 }
 
 Lines coverage_text(const Artifact& artifact) {
   const std::optional<PromptsBeyond>& beyond = artifact.evidence.beyond;
   if (!beyond) return {};
-  std::string text = "coverage: each of " + grouped(beyond->n_prompts) + " prompts was left out once; " +
-                     grouped(beyond->absmax) + " exceed(s) the absmax of the others at some site";
-  if (beyond->headroom && artifact.quantization.headroom)
-    text += ", " + grouped(*beyond->headroom) + " by more than headroom " +
-            formatted("%.4g", *artifact.quantization.headroom);
-  return Lines(text + "; expect the same share of similar new prompts to do so.");
+  const Percentages range = share_interval(beyond->absmax, beyond->n_prompts);
+  std::string text = "new prompts: roughly " + formatted("%.2g", range.least) + " to " + formatted("%.2g", range.most) +
+                     " % of prompts like these will exceed the largest value measured at some site";
+  std::string seen = grouped(beyond->absmax);
+  if (beyond->headroom && artifact.quantization.headroom) {
+    text += ", at most " + formatted("%.2g", share_interval(*beyond->headroom, beyond->n_prompts).most) +
+            " % by more than the headroom of " + formatted("%.4g", *artifact.quantization.headroom) +
+            ", beyond which values may be clipped";
+    seen += " and " + grouped(*beyond->headroom);
+  }
+  return Lines(text + " (of " + grouped(beyond->n_prompts) + " prompts, each left out in turn, " + seen + " did).");
 }
 
 Lines rotation_text(const Artifact& artifact) {

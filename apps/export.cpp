@@ -169,7 +169,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("--to", request.target, "Output format, see Targets below")
       ->type_name("TARGET")
       ->capture_default_str();
-  verb.add_option("-o,--out", request.out, "Folder or file to write; - prints a file");
+  verb.add_option("-o,--out", request.out, "Folder or file to write; - prints a file")->type_name("PATH");
   verb.add_option("--granularity", request.granularity,
                   "tensor, head or channel: stop unless the scale file has this granularity")
       ->type_name("NAME");
@@ -216,8 +216,8 @@ void add_export(CLI::App& app, Job& chosen) {
       "  kvcal export kv-cache-scales.json --model ./Llama-FP8 --in-place --no-query\n"
       "  kvcal export --undo --model ./Llama-FP8\n"
       "  kvcal export s.json --model ./Qwen3-8B --to sglang-json --tp 2 -o tp2.json\n"
-      "  kvcal export s.json --model ./Llama --to scales --also-for ./Llama-AWQ -o both.json\n"
-      "  kvcal export s.json --model ./Qwen3-8B --recipe evaluation.json -o ./Qwen3-8B-fp8kv");
+      "  kvcal export s.json --model ./Llama --to scales --also-for ./AWQ -o both.json\n"
+      "  kvcal export s.json --model ./Qwen3-8B --recipe evaluation.json -o ./fp8kv");
   verb->callback([flags, verb, &chosen] {
     if (flags->undo)
       refuse_idle(

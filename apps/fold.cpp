@@ -220,7 +220,7 @@ void add_options(CLI::App& verb, FoldFlags& flags) {
   FoldRequest& request = flags.request;
   verb.add_option("MODEL", request.model, "Checkpoint folder; not modified")->required();
   verb.add_option("--stats", request.statistics, "Statistics of this model (calibrate --stats)")->type_name("FILE");
-  verb.add_option("-o,--out", request.out, "Folder to write");
+  verb.add_option("-o,--out", request.out, "Folder to write")->type_name("FOLDER");
   verb.add_option("--balance", flags.balance,
                   "What gets a power of two of its own: head, channel (both of a rotary pair together), or tensor")
       ->type_name("NAME")

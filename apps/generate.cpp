@@ -103,7 +103,7 @@ void add_generate(CLI::App& app, Job& chosen) {
   CLI::App* verb =
       app.add_subcommand("generate", "Generate text greedily, to check that the model runs correctly here");
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
-  verb->add_option("--prompt", flags->texts, "Prompt text (repeatable)");
+  verb->add_option("--prompt", flags->texts, "Prompt text (repeatable)")->type_name("PROMPT");
   verb->add_flag("--raw", flags->raw, "Feed --prompt as raw text, without the chat template");
   flags->prompts.add_to(*verb);
   verb->add_option("--max-new-tokens", flags->options.max_new_tokens, "Maximum number of tokens to generate")
@@ -112,13 +112,14 @@ void add_generate(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_option("--precision", flags->precision,
                    "bf16: like servers; f32: reference. Quantized weights are dequantized to bf16 in both")
+      ->type_name("NAME")
       ->capture_default_str();
-  verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N")->capture_default_str();
+  verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N")->type_name("DEVICE")->capture_default_str();
   verb->add_option("--threads", flags->threads, "Number of threads (default: all processors)");
   verb->add_flag("--json", flags->json, "One JSON object per prompt on standard output");
   verb->footer(
       "Examples:\n"
-      "  kvcal generate ./Qwen3-0.6B --prompt 'What is the capital of France?' --max-new-tokens 16\n"
+      "  kvcal generate ./Qwen3-0.6B --prompt 'The capital of France is' --top 3\n"
       "  kvcal generate ./model --prompts questions.jsonl --json --top 10");
   verb->callback([flags, &chosen] {
     chosen = [flags] {

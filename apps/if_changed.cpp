@@ -20,12 +20,12 @@ bool is_there(const fs::path& path) {
 
 /// Nothing where `read` throws and the file may be replaced all the same.
 template <class Read>
-auto read_ours(bool force, NoticeListener& listener, Read read) -> std::optional<decltype(read())> {
+auto read_ours(bool force, std::string& why, Read read) -> std::optional<decltype(read())> {
   try {
     return read();
   } catch (const Error& e) {
     if (!force) fail(std::string("--if-changed: ") + e.what() + "; --force replaces it");
-    listener.hear(Notice::Note, std::string("calibrating again; ") + e.what());
+    why = e.what();
     return std::nullopt;
   }
 }
@@ -44,37 +44,34 @@ std::string mismatch(const fs::path& statistics, const Statistics& found, const 
   return same ? "" : quoted(statistics.string()) + " is of another run";
 }
 
-EarlierResult read_earlier(const fs::path& scales, const fs::path& statistics, bool force, NoticeListener& listener) {
+EarlierResult read_earlier(const fs::path& scales, const fs::path& statistics, bool force) {
   EarlierResult result;
-  std::string why;
+  std::string& why = result.why;
   if (is_there(scales)) {
-    const auto text = read_ours(force, listener, [&] { return read_artifact_text(scales); });
+    const auto text = read_ours(force, why, [&] { return read_artifact_text(scales); });
     if (!text) return result;
-    result.artifact = read_ours(force, listener, [&] { return parse_artifact(*text, scales); });
+    result.artifact = read_ours(force, why, [&] { return parse_artifact(*text, scales); });
     if (!result.artifact) return result;
     result.sha256 = sha256_hex(*text);
     why = damage_of(*text);
     if (!why.empty()) why = quoted(scales.string()) + " is not valid: " + why;
   }
   if (!statistics.empty() && is_there(statistics)) {
-    const auto found = read_ours(force, listener, [&] { return read_statistics(statistics); });
-    if (!found) return {};
+    const auto found = read_ours(force, why, [&] { return read_statistics(statistics); });
+    if (!found) return {.why = why};
     if (result.artifact && why.empty()) why = mismatch(statistics, *found, *result.artifact);
   } else if (!statistics.empty() && result.artifact && why.empty()) {
     why = "there is no " + quoted(statistics.string());
   }
   result.replaceable = true;
-  if (!why.empty()) {
-    listener.hear(Notice::Note, "calibrating again; " + why);
-    result.artifact.reset();
-  }
+  if (!why.empty()) result.artifact.reset();
   return result;
 }
 
 }  // namespace
 
-EarlierResult earlier_result(const fs::path& scales, const fs::path& statistics, bool force, NoticeListener& listener) {
-  EarlierResult result = read_earlier(scales, statistics, force, listener);
+EarlierResult earlier_result(const fs::path& scales, const fs::path& statistics, bool force) {
+  EarlierResult result = read_earlier(scales, statistics, force);
   for (const fs::path& replaced : {scales, statistics}) forget_input(replaced);
   return result;
 }

@@ -105,12 +105,14 @@ void add_launch(CLI::App& app, Job& chosen) {
       ->type_name("KIND");
   verb->add_option("--parts", flags->parts, "Parts of the job (default: as many as gain something)")->type_name("N");
   verb->add_option("--threads", flags->threads, "Processors of a part")->type_name("N")->capture_default_str();
-  verb->add_option("--memory", flags->memory, "Memory of a part, with unit (default: as much as is useful)");
-  verb->add_option("-o,--out", flags->names.scales, "Scale file to write")->capture_default_str();
+  verb->add_option("--memory", flags->memory, "Memory of a part, with unit (default: as much as is useful)")
+      ->type_name("SIZE");
+  verb->add_option("-o,--out", flags->names.scales, "Scale file to write")->type_name("FILE")->capture_default_str();
   verb->add_option("--stats", flags->statistics, "Merged statistics to write (default: named by the plan)")
       ->type_name("FILE");
-  verb->add_option("--image", flags->names.image, "k8s: image of the containers");
+  verb->add_option("--image", flags->names.image, "k8s: image of the containers")->type_name("IMAGE");
   verb->add_option("--claim", flags->names.claim, "k8s: persistent volume claim with model and prompts")
+      ->type_name("NAME")
       ->capture_default_str();
   flags->prompts.add_to(*verb);
   verb->footer(
@@ -118,9 +120,9 @@ void add_launch(CLI::App& app, Job& chosen) {
       "suit.\n"
       "\n"
       "Examples:\n"
-      "  kvcal launch ./model --prompts chats.jsonl --print slurm > calibrate.sh && bash calibrate.sh\n"
+      "  kvcal launch ./model -p chats.jsonl --print slurm > job.sh && bash job.sh\n"
       "  kvcal launch ./model --prompts chats.jsonl --print mpi --parts 8 | sbatch\n"
-      "  kvcal launch model --prompts chats.jsonl --print k8s --image registry.local/kvcal:1 | kubectl apply -f -");
+      "  kvcal launch model --print k8s --image registry.local/kvcal:1 > job.yaml");
   verb->callback([flags, verb, &chosen] {
     if (flags->kind != "k8s") refuse_idle(*verb, "with --print " + flags->kind, {"--image", "--claim"});
     chosen = [flags] { return run(*flags); };

@@ -86,9 +86,9 @@ void add_merge(CLI::App& app, Job& chosen) {
       "Files of tensor-parallel ranks, which server plug-ins record, become one with the heads of all.\n"
       "\n"
       "Examples:\n"
-      "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats    on one machine\n"
-      "  kvcal calibrate ./model --prompts chats.jsonl --shard 2/2 --stats 2.kvstats    on another\n"
-      "  kvcal merge 1.kvstats 2.kvstats -o run.kvstats && kvcal solve run.kvstats -o kv-cache-scales.json");
+      "  kvcal calibrate ./model -p chats.jsonl --shard 1/2 --stats 1.kvstats\n"
+      "  kvcal calibrate ./model -p chats.jsonl --shard 2/2 --stats 2.kvstats\n"
+      "  kvcal merge 1.kvstats 2.kvstats -o run.kvstats && kvcal solve run.kvstats");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -19,9 +19,9 @@ void write_output(const std::filesystem::path& path, std::string_view text, Exis
 
 void write_beside_output(const std::filesystem::path& path, const Lines& lines) {
   if (is_standard_output(path))
-    say_lines(lines);
+    say_result(lines);
   else
-    write_lines(lines);
+    write_result(lines);
 }
 
 std::string output_name(const std::filesystem::path& path) {

@@ -347,9 +347,11 @@ void add_plan(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("plan", "Estimate context and concurrency on given GPUs, BF16 vs. FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--gpu", flags->gpu,
-                   "GPU: H100, 'A100 80GB', GH200, GB10, 'RTX 5090', MI300X; of several sizes the smallest");
+                   "GPU: H100, 'A100 80GB', GH200, GB10, 'RTX 5090', MI300X; of several sizes the smallest")
+      ->type_name("GPU");
   verb->add_option("--gpu-memory", flags->gpu_memory,
-                   "Instead: memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)");
+                   "Instead: memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)")
+      ->type_name("SIZE");
   verb->add_option("--gpus", flags->gpus, "Number of GPUs (default: one tensor-parallel group)");
   verb->add_option("--tp", flags->tp, "GPUs per tensor-parallel group (default: all)");
   verb->add_option("--concurrency", flags->load.concurrency, "Sequences served at the same time");
@@ -357,9 +359,12 @@ void add_plan(CLI::App& app, Job& chosen) {
   verb->add_option(
       "--gpu-memory-utilization", flags->utilization,
       "Share of GPU memory that the server uses (default: 0.9; 0.85 where it is the system's memory, too)");
-  verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)");
-  verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)");
-  verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache");
+  verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)")
+      ->type_name("SIZE");
+  verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)")
+      ->type_name("SIZE");
+  verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache")
+      ->type_name("FILE");
   verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
       ->type_name("EVALUATION");
   verb->add_flag("--mtp", flags->mtp, "Count the cache of the MTP layer too, for a server that drafts tokens with it");
@@ -367,7 +372,7 @@ void add_plan(CLI::App& app, Job& chosen) {
   verb->footer(
       "Examples:\n"
       "  kvcal plan ./Qwen3.5-35B-A3B --gpu-memory 128GB --context 200000\n"
-      "  kvcal plan ./Llama-3.1-70B --gpu H100 --gpus 4 --concurrency 64 --context 32768\n"
+      "  kvcal plan ./Llama-3.1-70B --gpu H100 --gpus 4 --concurrency 64\n"
       "  kvcal plan ./config.json --gpu-memory 24GiB --json | jq .advice.name");
   verb->callback([flags, &chosen] {
     chosen = [flags] {

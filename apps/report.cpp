@@ -106,7 +106,8 @@ void add_report(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("--evaluation", flags->evaluation, "Show what kvcal evaluate found, too")->type_name("FILE");
-  verb->add_option("-o,--output", flags->output, "HTML file to write; - prints it (default: report.html)");
+  verb->add_option("-o,--output", flags->output, "HTML file to write; - prints it (default: report.html)")
+      ->type_name("FILE");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
   const std::vector<CLI::Option*> own = verb->get_options();

@@ -140,37 +140,64 @@ void add_parts(Table& table, const ArtifactParts& parts) {
   add("- rope part", parts.absmax_rope, parts.error_rope);
 }
 
+bool is_any_fine(const ArtifactSite& site) {
+  return site.assessment.scale == ScaleNeed::Any && site.assessment.fp8 == Fitness::Fine;
+}
+
+const char* measured_or_not(Basis basis) { return basis == Basis::Attention ? "measured" : "predicted"; }
+
+Table empty_table() {
+  using enum Table::Align;
+  return Table({{"layer", Right},
+                {"site"},
+                {"absmax", Right, 1},
+                {"scale", Right},
+                {"error", Right, 3},
+                {"error at 1.0", Right, 3},
+                {"harm at scale", Right},
+                {"harm at 1.0", Right},
+                {"by packing", Right, 4},
+                {"harm is", Table::Align::Left, 2},
+                {"scale?"},
+                {"fp8"}},
+               2);
+}
+
 }  // namespace
 
-Lines result_table(const Artifact& artifact) {
-  using enum Table::Align;
-  Table table({{"layer", Right},
-               {"site"},
-               {"absmax", Right},
-               {"scale", Right},
-               {"error", Right},
-               {"error at 1.0", Right},
-               {"attention at scale", Right},
-               {"at 1.0", Right},
-               {"packing adds", Right},
-               {"by"},
-               {"scale?"},
-               {"fp8"}});
-  const auto add = [&](const ArtifactLayer& l, const std::string& layer) {
-    for (const NamedSite& named : sites_of(l)) {
+Lines result_heading(const Artifact& artifact) {
+  const CalibrationInfo& c = artifact.calibration;
+  const ArtifactQuantization& q = artifact.quantization;
+  return Lines(artifact.model.architecture + ": " + grouped(c.n_prompts) + " prompt(s), " + grouped(c.n_tokens) +
+               " tokens in " + std::to_string(c.passes) + " pass(es); " + q.dtype + ", policy " + q.policy) +
+         Lines("");
+}
+
+Lines result_table(const Artifact& artifact, bool all) {
+  Table table = empty_table();
+  int n_left_out = 0, n_rows = 0;
+  for (const ListedLayer& l : listed_layers(artifact))
+    for (const NamedSite& named : sites_of(l.layer)) {
       const ArtifactSite& s = *named.site;
       const Assessment& a = s.assessment;
-      table.add_row({layer, named.name, formatted("%.4g", static_cast<double>(s.absmax)),
+      if (!all && is_any_fine(s)) {
+        ++n_left_out;
+        continue;
+      }
+      ++n_rows;
+      table.add_row({row_name(artifact, l.layer), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
                      formatted("%.5g", static_cast<double>(s.scale)),
                      share_in_percent(static_cast<double>(s.error.at_scale)),
                      share_in_percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
-                     deciding_figure(a.at_one), added_by_packing(s.growth), std::string(name_of(a.at_scale.by)),
+                     deciding_figure(a.at_one), added_by_packing(s.growth), measured_or_not(a.at_scale.by),
                      std::string(name_of(a.scale)), std::string(name_of(a.fp8))});
       if (s.parts) add_parts(table, *s.parts);
     }
-  };
-  for (const ListedLayer& l : listed_layers(artifact)) add(l.layer, row_name(artifact, l.layer));
-  return table.text();
+  if (n_rows == 0) return {};
+  Lines text = table.text();
+  if (n_left_out > 0) text.add("(" + std::to_string(n_left_out) + " more that are fine, at 1.0 too; -v shows them)");
+  text.add("");
+  return text;
 }
 
 Lines result_advice(const Artifact& artifact) {

@@ -24,7 +24,7 @@ Exit run(const SolveVerbFlags& flags) {
   flags.output.check();
   const Artifact artifact = make_artifact(statistics, solve(statistics, options));
   const std::string sha256 = flags.output.write(artifact);
-  flags.output.print(artifact, sha256, Json::object());
+  flags.output.print(artifact, sha256, Json::object(), {});
   return Exit::Done;
 }
 

@@ -18,15 +18,17 @@ void SolveFlags::add_scales_to(CLI::App& verb) {
   const std::string group = "Scales";
   std::string policies_help = "How scales are chosen (default: by format, pow2 for FP8, absmax for INT8)";
   for (const PolicyEntry& p : policies()) policies_help += "\n" + std::string(p.name) + ": " + std::string(p.summary);
-  verb.add_option("--policy", options.policy, policies_help)->group(group);
+  verb.add_option("--policy", options.policy, policies_help)->type_name("NAME")->group(group);
   verb.add_option("--headroom", options.headroom,
                   "For absmax and pow2: largest representable value / absmax (default: by format, 2 for FP8)")
       ->group(group);
   verb.add_option("--granularity", granularity,
                   "tensor: one scale per site; head: one per head; channel: one per channel of keys and values (int8)")
+      ->type_name("NAME")
       ->group(group)
       ->capture_default_str();
   verb.add_option("--dtype", options.format, "Cache format: fp8_e4m3, fp8_e4m3fnuz or int8")
+      ->type_name("FORMAT")
       ->group(group)
       ->capture_default_str();
   verb.add_option("--percentile", options.percentile, "For percentile: share of magnitudes to represent, in %")
@@ -38,7 +40,7 @@ void SolveFlags::add_scales_to(CLI::App& verb) {
 }
 
 void SolveFlags::add_limits_to(CLI::App& verb) {
-  const std::string group = "Assessment limits (raising a 'check' limit raises the keep16 limit in proportion)";
+  const std::string group = "Assessment limits (those of keep16 rise in proportion)";
   const auto limit = [&](const char* flag, FigureLimits& l, const std::string& what) {
     verb.add_option_function<double>(
             flag,

@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "paint.h"
 
 namespace kvcal {
 namespace {
@@ -43,6 +44,13 @@ int columns_of_terminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+// For whoever reads it there.
+std::string dressed(const Lines& lines, int descriptor) {
+  std::string text = lines.text();
+  if (isatty(descriptor) == 1) text = wrapped_sentences(text, output_columns());
+  return has_color(descriptor) ? painted_answers(text) : text;
+}
+
 }  // namespace
 
 int output_columns() {
@@ -66,7 +74,16 @@ void flush_output() {
   if (!std::cout) fail("cannot write to standard output; is the disk full, or the output closed?");
 }
 
-void say_lines(const Lines& lines) noexcept { say_raw(lines.text()); }
+void say_lines(const Lines& lines) noexcept {
+  if (has_color(STDERR_FILENO))
+    say_raw(painted_messages(lines.text()));
+  else
+    say_raw(lines.text());
+}
+
+void write_result(const Lines& lines) { std::cout << dressed(lines, STDOUT_FILENO); }
+
+void say_result(const Lines& lines) { say_raw(dressed(lines, STDERR_FILENO)); }
 
 void say_raw(std::string_view text) noexcept {
   while (!text.empty()) {

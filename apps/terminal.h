@@ -36,6 +36,10 @@ void flush_output();
 /// is lost and the program goes on.
 void say_lines(const Lines& lines) noexcept;
 
+/// Sentences and tables of answers: on a terminal with long lines broken between words, and in color (paint.h).
+void write_result(const Lines& lines);
+void say_result(const Lines& lines);
+
 /// The same for what steers a terminal or is JSON: our own text.
 void say_raw(std::string_view text) noexcept;
 

@@ -175,9 +175,10 @@ void add_validate(CLI::App& app, Job& chosen) {
   verb->add_option("--stats", flags->statistics, "Check the scales of the folder against these statistics")
       ->type_name("FILE");
   verb->add_option("--tp", flags->n_ranks, "Tensor-parallel size, to check per-head scales for")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
   verb->add_option("--format", flags->format, "text, json, sarif (code scanning), github (annotations)")
+      ->type_name("NAME")
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "Same as --format json");
   verb->add_flag("--strict", flags->strict, "Treat warnings as errors");
@@ -192,9 +193,9 @@ void add_validate(CLI::App& app, Job& chosen) {
       "  kvcal validate kv-cache-scales.json --model ./Qwen3-0.6B && echo fit to serve\n"
       "  kvcal validate kv-cache-scales.json --strict --format github\n"
       "  kvcal validate run.kvstats --json | jq '.findings[].rule'\n"
-      "  kvcal validate ./Qwen3-0.6B-kv --scales kv-cache-scales.json --server vllm@0.33\n"
+      "  kvcal validate ./Qwen3-0.6B-kv --scales s.json --server vllm@0.33\n"
       "  kvcal validate ./third-party-fp8-kv --stats run.kvstats\n"
-      "  kvcal validate evaluation.json --model ./Qwen3-0.6B --scales kv-cache-scales.json");
+      "  kvcal validate evaluation.json --model ./Qwen3-0.6B --scales s.json");
   verb->callback([flags, verb, &chosen] {
     if (flags->list_rules)
       refuse_idle(*verb, "with --list-rules",

@@ -8,7 +8,7 @@ _kvcal() {
   elif [[ $current == -* ]]; then
     local verb=()
     ((COMP_CWORD > 1)) && verb=("${COMP_WORDS[1]}")
-    words=$("${COMP_WORDS[0]}" "${verb[@]}" --help 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*')
+    words=$("${COMP_WORDS[0]}" "${verb[@]}" --help-all 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*')
   fi
   local word
   while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -W "$words" -- "$current")

@@ -6,7 +6,7 @@ end
 
 function __kvcal_options
     set -l words (commandline -opc)
-    $words[1] $words[2] --help 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*'
+    $words[1] $words[2] --help-all 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*'
 end
 
 function __kvcal_at_verb

@@ -4,7 +4,7 @@ local program=${~words[1]}
 if [[ $PREFIX == -* ]]; then
   local -a verb options
   (( CURRENT > 2 )) && verb=(${words[2]})
-  options=(${(f)"$($program $verb --help 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*')"})
+  options=(${(f)"$($program $verb --help-all 2>/dev/null | grep -oE '^  (-[A-Za-z],)?--[a-z0-9-]+' | grep -oE -- '--.*')"})
   compadd -a options
 elif (( CURRENT == 2 )); then
   local -a verbs

@@ -37,14 +37,10 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
                   "the model accepts images, but no prompt has any: ranges on image tokens are not measured");
 }
 
-bool earlier_stands(const OpenedModel& model, const std::vector<PromptTokens>& prompts, const RunSources& sources,
-                    const CalibrationOptions& options, CalibrationListener& listener) {
-  const std::vector<std::string> changes =
-      changes_since(*options.earlier, model, sources, plan_sequences(prompts, options.sequences), options);
+std::string listed(const std::vector<std::string>& changes) {
   std::string list;
   for (const std::string& change : changes) list += (list.empty() ? "" : ", ") + change;
-  if (!changes.empty()) listener.hear(Notice::Note, "calibrating again; changed: " + list);
-  return changes.empty();
+  return list;
 }
 
 }  // namespace
@@ -64,11 +60,14 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   std::vector<PromptTokens> prompts = tokens_of(fed, model);
 
   // What was found before stands as long as a run would find the same.
-  if (options.earlier && earlier_stands(model, prompts, sources, options, listener)) {
-    CalibrationResult found_before;
-    found_before.activation_quant = activation_quant;
-    found_before.earlier_stands = true;
-    return found_before;
+  if (options.earlier) {
+    CalibrationResult compared;
+    compared.activation_quant = activation_quant;
+    compared.changes =
+        listed(changes_since(*options.earlier, model, sources, plan_sequences(prompts, options.sequences), options));
+    compared.earlier_stands = compared.changes.empty();
+    if (compared.earlier_stands || options.extent == Extent::Comparison) return compared;
+    listener.hear(Notice::Note, "calibrating again; changed: " + compared.changes);
   }
 
   // Sequences, memory and devices, before anything runs.

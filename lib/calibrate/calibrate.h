@@ -17,9 +17,11 @@ struct CalibrationResult : Measurement {
   std::string activation_quant;        // how activations were rounded; "" = they were not
   std::optional<Artifact> artifact{};  // with Extent::Scales
   bool earlier_stands = false;         // CalibrationOptions::earlier: nothing was run, and the rest is not filled in
+  std::string changes{};               // why it does not stand: "the model's weights, --passes"
 };
 
-/// Writes nothing but options.resume. With Extent::Plan only `sequences` and `memory` are filled in. Equal inputs give
+/// Writes nothing but options.resume. With Extent::Plan only `sequences` and `memory` are filled in, with
+/// Extent::Comparison only what becomes of CalibrationOptions::earlier, which must be there. Equal inputs give
 /// equal results whatever the threads, batches, order of prompts and interruptions. `listener` must outlive the result.
 /// Throws Error for what cannot be read, does not fit, is not measured once for every token, has no honest scale,
 /// or was changed meanwhile (input_files.h); and whatever the listener throws.

@@ -26,7 +26,7 @@ struct CalibrationInputs {
 };
 
 /// How far a calibration goes.
-enum class Extent : uint8_t { Plan, Statistics, Scales };
+enum class Extent : uint8_t { Comparison, Plan, Statistics, Scales };
 
 struct CalibrationOptions {
   Extent extent = Extent::Scales;

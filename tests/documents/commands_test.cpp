@@ -125,7 +125,7 @@ TEST(Documents, OptionsThatTheyNameExist) {
   known.insert(kForeign.begin(), kForeign.end());
   const std::set<std::string> verbs = verbs_in(help);
   EXPECT_GT(verbs.size(), 10U);
-  for (const std::string& verb : verbs) known.merge(options_in(reader.type("kvcal " + verb + " --help").out));
+  for (const std::string& verb : verbs) known.merge(options_in(reader.type("kvcal " + verb + " --help-all").out));
   for (const std::string& document : documents())
     for (const std::string& option : options_in_code(read(kSource / document)))
       EXPECT_TRUE(known.contains(option)) << document << " names " << option << ", which no verb has";

@@ -5,7 +5,7 @@ kvcal calibrate bare --prompts prompts.jsonl --mtp -q
 kvcal inspect model | grep MTP
 kvcal inspect model --json | grep mtp_layer
 kvcal calibrate model --prompts prompts.jsonl -o without.json --policy absmax --no-sanity 2>&1 >/dev/null | grep MTP
-kvcal calibrate model --prompts prompts.jsonl -o with.json --stats with.kvstats --mtp --policy absmax --no-sanity 2>/dev/null | grep mtp
+kvcal calibrate model --prompts prompts.jsonl -o with.json --stats with.kvstats --mtp --policy absmax --no-sanity -v 2>/dev/null | grep "^ *mtp"
 grep -c '"observations": 19' with.json
 kvcal diff without.json with.json | head -2
 kvcal solve with.kvstats --policy absmax -o again.json -q >/dev/null && cmp with.json again.json

@@ -1,2 +1,2 @@
 echo '{"text": "red blue"}' >p.jsonl
-kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts p.jsonl --passes 1 --no-sanity | tail -n 1
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts p.jsonl --passes 1 --no-sanity | grep converged

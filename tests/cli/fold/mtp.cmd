@@ -6,7 +6,7 @@ kvcal fold model --stats with.kvstats --force --dry-run | grep "MTP\|layers\.3"
 kvcal fold model --stats with.kvstats --force -q -o folded | head -2
 kvcal validate folded | grep X
 kvcal validate with.json --model folded | head -2
-kvcal calibrate folded --prompts prompts.jsonl --policy absmax -o again.json --mtp --no-sanity 2>/dev/null | grep " mtp"
+kvcal calibrate folded --prompts prompts.jsonl --policy absmax -o again.json --mtp --no-sanity -v 2>/dev/null | grep "^  *mtp"
 kvcal fold folded --undo -q -o original | head -1
 cmp original/mtp.safetensors model/mtp.safetensors && cmp original/model.safetensors model/model.safetensors
 kvcal fold model --stats without.kvstats --force --dry-run | grep "MTP\|layers\.3"

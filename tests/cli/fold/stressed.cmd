@@ -3,7 +3,7 @@ M=$SOURCE/datasets/demo/stressed P=$SOURCE/datasets/demo/prompts.jsonl
 kvcal calibrate "$M" --prompts "$P" --max-prompts 6 -q -o s.json --stats run.kvstats
 kvcal fold "$M" --stats run.kvstats -o out
 for file in "$M"/*; do cmp -s "$file" "out/${file##*/}" || echo "changed: ${file##*/}"; done
-kvcal calibrate out --prompts "$P" --max-prompts 6 -o again.json 2>errors | grep -E '^ .*(key|value)' | awk '{ print $1, $2, $(NF - 1), $NF }'
+kvcal calibrate out --prompts "$P" --max-prompts 6 -v -o again.json 2>errors | grep -E '^ .*(key|value)' | awk '{ print $1, $2, $(NF - 1), $NF }'
 kvcal fold out --undo -o back
 diff -r "$M" back && echo the same
 kvcal fold out --stats run.kvstats -o twice || echo exit $?

@@ -8,10 +8,10 @@ kvcal export s.json --model "$M" --to json -o x.json >/dev/null
 kvcal export s.json --model "$M" --to scales --also-for "$M" -o x.scales >/dev/null
 same() { cmp - "$1" && echo "as $1"; }
 kvcal calibrate "$M" "$@" -o - 2>log | same s.json
-grep -c -e 'layer  site' -e 'standard output sha256' log
+grep -c -e '^every scale' -e 'standard output sha256' log
 kvcal calibrate "$M" "$@" -q -o - | same s.json
 kvcal solve run.kvstats -o - 2>log | same s.json
-grep -c 'layer  site' log
+grep -c '^every scale' log
 kvcal evaluate "$M" "$@" --scales s.json -o - 2>log | same e.json
 grep -c 'same top token  perplexity' log
 kvcal evaluate "$M" "$@" -q --scales s.json -o - --json | same e.json

@@ -1,0 +1,26 @@
+// The one command that follows on a calibration.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "artifact/artifact.h"
+#include "base/lines.h"
+
+namespace kvcal {
+
+/// What the user named.
+struct NextStepInputs {
+  std::filesystem::path scales;      // the file, written; "-": there is none
+  std::string model;                 // as typed; "" where no model was given
+  std::filesystem::path folder;      // where it is
+  std::vector<std::string> prompts;  // words of a command line that feed the same prompts
+  bool evaluates = false;            // an evaluation follows by itself
+};
+
+/// "next:" and the command, which would run, or why no server loads these scales and what does instead, as export's
+/// refusal says it. Nothing where none can be named.
+Lines next_step(const Artifact& artifact, const NextStepInputs& inputs);
+
+}  // namespace kvcal
