@@ -109,6 +109,15 @@ class Action(Repository):
         self.assertNotIn('"event"', run.summary)
         self.assertEqual(self.use(model="model", prompts="chats.jsonl").outputs["changed"], "false")
 
+    def test_check_fails_on_a_stale_file_and_leaves_it(self):
+        self.assertFalse(self.use(model="model", prompts="chats.jsonl", check="true").failed)
+        before = self.read("kv-cache-scales.json")
+        self.change_prompts()
+        run = self.use(model="model", prompts="chats.jsonl", check="true")
+        self.assertTrue(run.failed)
+        self.assertIn("is stale; changed: prompts", run.summary)
+        self.assertEqual(self.read("kv-cache-scales.json"), before)
+
     def test_a_damaged_file_fails_and_is_annotated(self):
         self.write("kv-cache-scales.json", self.read("kv-cache-scales.json")[:2000])
         for inputs in ({}, {"model": "model", "prompts": "chats.jsonl"}):
