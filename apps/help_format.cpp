@@ -22,7 +22,10 @@ std::string wrapped(std::string text, size_t width, const std::string& indent = 
   return text;
 }
 
-bool is_prose(std::string_view line) { return !line.empty() && !line.starts_with(' ') && !line.ends_with(':'); }
+bool is_text(std::string_view line) { return !line.empty() && !line.starts_with(' '); }
+
+// Not the title of what follows.
+bool is_prose(std::string_view line) { return is_text(line) && !line.ends_with(':'); }
 
 // Lines of prose become one. Examples and tables, which are indented, stay as they are.
 std::string unwrapped(const std::string& text) {
@@ -30,7 +33,7 @@ std::string unwrapped(const std::string& text) {
   std::istringstream lines(text);
   std::string before;
   for (std::string line; std::getline(lines, line); before = line) {
-    if (!out.empty()) out += is_prose(before) && is_prose(line) ? " " : "\n";
+    if (!out.empty()) out += is_prose(before) && is_text(line) ? " " : "\n";
     out += line;
   }
   return out;
@@ -110,7 +113,7 @@ std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(unwrapped(app->get_footer()));
   for (std::string line; std::getline(lines, line);) {
     const size_t column = second_column(line);
-    out += (is_prose(line) || column > 0 ? wrapped(line, kColumns, std::string(column, ' ')) : line) + "\n";
+    out += (is_text(line) || column > 0 ? wrapped(line, kColumns, std::string(column, ' ')) : line) + "\n";
   }
   return out;
 }
