@@ -306,17 +306,20 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1; with --choose, the recipe's");
   verb->add_option("--min-correct", flags->min_correct,
                    "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
-  verb->add_option("-o,--out", flags->out, "File to write; - prints it")->capture_default_str();
+  verb->add_option("-o,--out", flags->out, "File to write; - prints it")->type_name("FILE")->capture_default_str();
   verb->add_flag("--resume", flags->resume,
                  "Save the state of the run in OUT.kvcal-resume, and continue from there if it exists");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "Print the file instead of the table");
   verb->add_flag("-q,--quiet", flags->quiet, "Print no table and no progress");
   verb->add_option("--progress", flags->progress, kProgressHelp)->type_name("FORM")->capture_default_str();
-  verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->type_name("DEVICE")->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
-  verb->add_option("--memory", flags->memory, "Memory limit with unit: 16GiB or 16GB (default: what is available)");
-  verb->add_option("--precision", flags->precision, "bf16: like servers; f32: reference")->capture_default_str();
+  verb->add_option("--memory", flags->memory, "Memory limit with unit: 16GiB or 16GB (default: what is available)")
+      ->type_name("SIZE");
+  verb->add_option("--precision", flags->precision, "bf16: like servers; f32: reference")
+      ->type_name("NAME")
+      ->capture_default_str();
   verb->add_option("--chunk-tokens", flags->run.chunk_tokens, "Tokens per batch (default: as memory allows)");
   verb->add_option("--max-model-len", flags->run.max_model_len, "Tokens the server will allow (default: the model's)");
   flags->prompts.add_to(*verb);
@@ -331,8 +334,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "fp8_e4m3:nvfp4, bf16:int4_per_token_head\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
-      "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02\n"
-      "  kvcal evaluate ./model --scales kv-cache-scales.json --generate --needles 1024,4096");
+      "  kvcal evaluate ./model --scales s.json --formats int8,nvfp4 --max-kl 0.02\n"
+      "  kvcal evaluate ./model --scales s.json --generate --needles 1024,4096");
   verb->callback([flags, verb, &chosen] {
     if (!flags->generate) refuse_idle(*verb, "without --generate", {"--max-new-tokens"});
     if (flags->formats.empty() && flags->choose.empty())

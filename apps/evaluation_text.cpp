@@ -19,8 +19,8 @@ std::vector<std::string> cells_of(const PredictionFigures& f) {
 
 Table table_of(std::vector<Table::Column> columns) {
   using enum Table::Align;
-  for (const char* title : {"mean KL", "KL of 99 %", "same top token", "perplexity", "of the reference"})
-    columns.push_back({title, Right});
+  for (const char* title : {"mean KL", "KL of 99 %", "same top token", "perplexity"}) columns.push_back({title, Right});
+  columns.push_back({"of the reference", Right, 3});
   return Table(columns);
 }
 
@@ -38,7 +38,7 @@ Lines sum_text(Precision precision, double sum, const EvaluationFigures& figures
 }
 
 Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
-  Table variants = table_of({{"variant"}, {"format"}});
+  Table variants = table_of({{"variant"}, {"format", Table::Align::Left, 2}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
   if (figures.layers.empty()) return variants.text();
   Table layers = table_of({{"layer", Table::Align::Right}});

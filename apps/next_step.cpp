@@ -1,5 +1,8 @@
 #include "next_step.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "artifact/delivery.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
