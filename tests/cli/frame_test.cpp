@@ -14,6 +14,7 @@
 #include "command_line.h"
 #include "device.h"
 #include "harness/message_of.h"
+#include "paint.h"
 #include "progress.h"
 #include "signals.h"
 #include "table.h"
@@ -112,6 +113,21 @@ TEST(Table, NeverExceedsTheWidth) {
         ASSERT_NE(table.text(width).text().find(number), std::string::npos) << number << " at " << width;
     }
   }
+}
+
+TEST(Paint, BreaksSentencesButNoCommandAndNoTable) {
+  EXPECT_EQ(wrapped_sentences("one two three four\n", 10), "one two\n  three\n  four\n");
+  EXPECT_EQ(wrapped_sentences("  kvcal export a b c d\na  b  c  d  e  f\n", 10),
+            "  kvcal export a b c d\na  b  c  d  e  f\n");
+  EXPECT_EQ(wrapped_sentences("averyverylongword short\n", 10), "averyverylongword\n  short\n");
+  EXPECT_EQ(wrapped_sentences("日本 日本 日本\n", 9), "日本 日本\n  日本\n");
+}
+
+TEST(Paint, KnowsAnswersFromOtherWords) {
+  EXPECT_EQ(painted_answers("    3  key  needed  check\n"),
+            "    3  key  \x1b[36mneeded\x1b[0m  \x1b[33mcheck\x1b[0m\n");
+  EXPECT_EQ(painted_answers("keep16: it is needed, check it\n"), "\x1b[1;31mkeep16\x1b[0m: it is needed, check it\n");
+  EXPECT_EQ(painted_messages("kvcal: error: no\nerror: no\n"), "kvcal: \x1b[1;31merror:\x1b[0m no\nerror: no\n");
 }
 
 TEST(OutputColumns, FollowTheEnvironment) {

@@ -139,7 +139,8 @@ void expect_near_one(double scale, double formula, const std::string& what) {
 TEST_F(Demo, DefaultScalesLieBetweenTheFormulaAndOne) {
   const StatisticsBytes statistics(folder_ / "run.kvstats");
   const auto formula = by_formula(statistics, statistics.about["model"]["max_positions"]);
-  for (const json& layer : json::parse(read(folder_ / "s.json"))["layers"])
+  const json scales = json::parse(read(folder_ / "s.json"));
+  for (const json& layer : scales["layers"])
     for (const char* site : {"key", "value", "query"})
       expect_near_one(layer[site]["scale"].get<double>(), static_cast<double>(formula.at({layer["index"], site})),
                       layer["index"].dump() + site);
@@ -160,9 +161,10 @@ TEST_F(Demo, ReadmeShowsTheseScales) {
     expect_near_one(scale, static_cast<double>(expected.at({layer, site})), line);
   }
   size_t n_needed = 0;  // the table has no row for the others
-  for (const json& layer : json::parse(read(folder_ / "s.json"))["layers"])
+  const json scales = json::parse(read(folder_ / "s.json"));
+  for (const json& layer : scales["layers"])
     for (const char* site : {"key", "value", "query"})
-      n_needed += layer[site]["assessment"]["scale"].get<std::string>() == "needed";
+      n_needed += layer[site]["assessment"]["scale"].get<std::string>() == "needed" ? 1 : 0;
   EXPECT_EQ(n, n_needed);
 }
 
