@@ -169,7 +169,7 @@ Lines result_heading(const Artifact& artifact) {
   const CalibrationInfo& c = artifact.calibration;
   const ArtifactQuantization& q = artifact.quantization;
   return Lines(artifact.model.architecture + ": " + grouped(c.n_prompts) + " prompt(s), " + grouped(c.n_tokens) +
-               " tokens in " + std::to_string(c.passes) + " pass(es); " + q.dtype + ", policy " + q.policy) +
+               " tokens in " + std::to_string(c.passes) + " pass(es); " + q.dtype + ", " + q.policy) +
          Lines("");
 }
 
