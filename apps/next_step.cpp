@@ -1,6 +1,5 @@
 #include "next_step.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "artifact/delivery.h"
@@ -20,13 +19,6 @@ namespace fs = std::filesystem;
 Lines command(const std::string& text) { return Lines("next:") + Lines("  " + text); }
 
 bool is_fp8(const Artifact& artifact) { return artifact.quantization.dtype.starts_with("fp8"); }
-
-bool has_check(const Artifact& artifact) {
-  return std::ranges::any_of(listed_layers(artifact), [](const ListedLayer& l) {
-    return std::ranges::any_of(cached_sites(l.layer),
-                               [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Check; });
-  });
-}
 
 Lines evaluate(const NextStepInputs& in) {
   std::string text = "kvcal evaluate " + (in.model.empty() ? "MODEL" : shell_word(in.model));
@@ -117,7 +109,7 @@ Lines by_class(const Artifact& artifact, const NextStepInputs& in) {
 Lines next_step(const Artifact& artifact, const NextStepInputs& in) {
   if (is_standard_output(in.scales) || !is_fp8(artifact)) return {};
   const bool keeps = !keep16_layers(artifact).empty();
-  if (!keeps && has_check(artifact)) return in.evaluates ? Lines() : evaluate(in);
+  if (!keeps && !most_changed_layers(artifact).empty()) return in.evaluates ? Lines() : evaluate(in);
   if (in.model.empty()) return serves_as_it_is(artifact) && !keeps ? Lines() : by_class(artifact, in);
   if (!keeps && serves_as_it_is(artifact))
     if (const Lines as_it_is = serve(artifact, in); !as_it_is.empty()) return as_it_is;

@@ -22,12 +22,12 @@ constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kCyan = "\
 struct Painted {
   std::string_view word, color;
 };
-constexpr std::array kAnswers = {Painted{"keep16", kRed}, Painted{"check", kYellow}, Painted{"needed", kCyan}};
+constexpr std::array kAnswers = {Painted{"keep16", kRed}, Painted{"needed", kCyan}};
 constexpr std::array kMessages = {Painted{"kvcal: error:", kRed}, Painted{"kvcal: warning:", kYellow}};
 
 std::string in_color(const Painted& p) { return std::string(p.color) + std::string(p.word) + std::string(kPlain); }
 
-/// Whether a word at `at` stands alone: "check:" begins the line, or two spaces, or its begin and end, are around it.
+/// Whether a word at `at` stands alone: "fine:" begins the line, or two spaces, or its begin and end, are around it.
 bool stands_alone(std::string_view line, size_t at, size_t length) {
   const std::string_view rest = line.substr(at + length);
   if (at == 0) return rest.starts_with(":");

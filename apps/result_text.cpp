@@ -102,6 +102,14 @@ Lines keep16_text(const Artifact& artifact, const std::string& layers) {
   return Lines("keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".");
 }
 
+std::string fine_text(const Artifact& artifact) {
+  const std::string fine = "fine: at these scales rounding ruins the attention of no layer";
+  const std::vector<int64_t> changed = most_changed_layers(artifact);
+  if (changed.empty()) return fine + ".";
+  return fine + "; it changes that of layer(s) " + ranges_text(changed) +
+         " most, and 'kvcal evaluate --per-layer' measures what that does to predictions.";
+}
+
 // What the server has to load.
 Lines scales_text(const Artifact& artifact, const std::string& needed) {
   const std::string delivery = delivery_text(artifact);
@@ -201,18 +209,12 @@ Lines result_table(const Artifact& artifact, bool all) {
 }
 
 Lines result_advice(const Artifact& artifact) {
-  const auto layers_that = [&](Fitness fitness) {
-    return layers_where(artifact, [=](const Assessment& a) { return a.fp8 == fitness; });
-  };
-  const std::string keep16 = layers_that(Fitness::Keep16), check = layers_that(Fitness::Check);
+  const std::string keep16 = layers_where(artifact, [](const Assessment& a) { return a.fp8 == Fitness::Keep16; });
   const std::string needed = layers_where(artifact, [](const Assessment& a) { return a.scale == ScaleNeed::Needed; });
   Lines text;
   if (!keep16.empty()) text += keep16_text(artifact, keep16);
   text += scales_text(artifact, needed);
-  if (!check.empty())
-    text.add("check: FP8 rounding noticeably changes the attention of layer(s) " + check +
-             "; measure what that does with 'kvcal evaluate'.");
-  if (keep16.empty() && check.empty()) text.add("fine: at these scales an FP8 cache harms no layer.");
+  if (keep16.empty()) text.add(fine_text(artifact));
   if (!artifact.mtp_layers.empty())
     text.add(
         "mtp: the model verifies what a server drafts with that layer; its cache decides how many drafts are right.");

@@ -40,16 +40,9 @@ void SolveFlags::add_scales_to(CLI::App& verb) {
 }
 
 void SolveFlags::add_limits_to(CLI::App& verb) {
-  const std::string group = "Assessment limits (those of keep16 rise in proportion)";
-  const auto limit = [&](const char* flag, FigureLimits& l, const std::string& what) {
-    verb.add_option_function<double>(
-            flag,
-            [&l](double check) {
-              l.keep16 *= check / l.check;
-              l.check = check;
-            },
-            "'check' from this " + what + " (default " + shortest_double(l.check) + ")")
-        ->group(group);
+  const std::string group = "Assessment limits";
+  const auto limit = [&](const char* flag, double& l, const std::string& what) {
+    verb.add_option(flag, l, "'keep16' above this " + what)->group(group)->capture_default_str();
   };
   limit("--limit-kl", options.limits.kl, "measured KL divergence of attention weights, in nats");
   limit("--limit-rel", options.limits.rel, "relative change of a layer's attention output");

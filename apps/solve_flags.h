@@ -17,7 +17,7 @@ struct SolveFlags {
 
   void add_to(CLI::App& verb);         // both groups below
   void add_scales_to(CLI::App& verb);  // how scales are chosen
-  void add_limits_to(CLI::App& verb);  // from where a scale is assessed as "check" or "keep16"
+  void add_limits_to(CLI::App& verb);  // above which a layer is assessed as "keep16"
 
   /// Throws Error for one that the policy does not use.
   void refuse_idle_options(const CLI::App& verb) const;

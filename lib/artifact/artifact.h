@@ -19,7 +19,7 @@
 namespace kvcal {
 
 constexpr const char* kArtifactFormat = "kv-cache-scales";
-constexpr const char* kArtifactVersion = "1.2";
+constexpr const char* kArtifactVersion = "1.3";
 constexpr const char* kArtifactSchemaFile = "kv-cache-scales.v1.schema.json";  // in schemas/
 
 /// Where the largest magnitude was seen.
@@ -140,6 +140,7 @@ struct ArtifactQuantization {
   std::optional<double> percentile;  // percentile
   int64_t max_model_len = 0;
   AssessmentLimits limits;
+  bool three_answers = false;  // up to version 1.2, whose answers followed from other rules
   /// Whether the policy takes 1.0 where that is as good, so that a site with another scale departs from it.
   bool seeks_one() const;
   bool operator==(const ArtifactQuantization&) const = default;

@@ -72,6 +72,11 @@ ArtifactError error_from(const Object& o) {
   return e;
 }
 
+/// Up to version 1.2 there was "check": rounding could be felt, and ruined nothing.
+Fitness fitness_from(const Object& o) {
+  return o.string("fp8") == "check" ? Fitness::Fine : named(o, "fp8", fitness_from_name);
+}
+
 DamageAtScale damage_from(const Object& o) {
   DamageAtScale d;
   const auto figure = [&](const char* name) -> std::optional<double> {
@@ -88,13 +93,13 @@ DamageAtScale damage_from(const Object& o) {
   d.by = named(o, "by", basis_from_name);
   d.decided_by = named(o, "decided_by", figure_from_name);
   d.severity = static_cast<double>(at_least_zero(o.at("severity"), o.where + "severity"));
-  d.fitness = named(o, "fp8", fitness_from_name);
+  d.fitness = fitness_from(o);
   return d;
 }
 
 Assessment assessment_from(const Object& o) {
-  Assessment a{named(o, "scale", scale_need_from_name), named(o, "fp8", fitness_from_name),
-               damage_from(o.object("at_scale")), damage_from(o.object("at_one"))};
+  Assessment a{named(o, "scale", scale_need_from_name), fitness_from(o), damage_from(o.object("at_scale")),
+               damage_from(o.object("at_one"))};
   if (a.fp8 != a.at_scale.fitness)
     fail(member_at(o.where + "fp8") + " is " + quoted(name_of(a.fp8)) + ", expected that of at_scale, " +
          quoted(name_of(a.at_scale.fitness)));
@@ -105,9 +110,7 @@ Assessment assessment_from(const Object& o) {
 Assessment assessment_of_version_1_0(Verdict verdict) {
   Assessment a;
   a.scale = verdict == Verdict::Needed ? ScaleNeed::Needed : ScaleNeed::Any;
-  a.fp8 = verdict == Verdict::Inadequate ? Fitness::Keep16
-          : verdict == Verdict::AtRisk   ? Fitness::Check
-                                         : Fitness::Fine;
+  a.fp8 = verdict == Verdict::Inadequate ? Fitness::Keep16 : Fitness::Fine;
   a.at_scale.fitness = a.fp8;
   return a;
 }
@@ -245,7 +248,7 @@ ArtifactJoint joint_from(const Object& o) {
   j.lost_key = at_least_zero(o.at("lost_key"), o.where + "lost_key");
   j.lost_value = at_least_zero(o.at("lost_value"), o.where + "lost_value");
   j.noise = at_least_zero(o.at("noise"), o.where + "noise");
-  if (o.string("verdict") != name_of(j.verdict()))
+  if (named(o, "verdict", verdict_from_name) != j.verdict())
     fail(member_at(o.where + "verdict") + " is " + quoted(o.string("verdict")) +
          ", expected the worse of key and value, '" + std::string(name_of(j.verdict())) + "'");
   return j;
@@ -290,15 +293,16 @@ ArtifactQuantization quantization_from(const Object& o) {
   if (find_member(o.json, "percentile") != nullptr) q.percentile = number(o, "percentile");
   q.max_model_len = o.count("max_model_len");
   const Object limits = o.object("limits");
-  const auto pair = [&](const char* key, FigureLimits& into) {
+  const auto limit = [&](const char* key, double& into) {
     if (find_member(limits.json, key) == nullptr) return;  // version 1.0
     const Object both = limits.object(key);
-    into = {number(both, "check"), number(both, "keep16")};
+    into = number(both, "keep16");
+    q.three_answers |= number(both, "check") < into;
   };
-  pair("kl", q.limits.kl);
-  pair("rel", q.limits.rel);
-  pair("noise_nats", q.limits.noise);
-  pair("flushed_tokens", q.limits.flushed_tokens);
+  limit("kl", q.limits.kl);
+  limit("rel", q.limits.rel);
+  limit("noise_nats", q.limits.noise);
+  limit("flushed_tokens", q.limits.flushed_tokens);
   q.limits.growth = number(limits, "growth");
   if (find_member(limits.json, "dependence") != nullptr) q.limits.dependence = number(limits, "dependence");
   return q;

@@ -35,6 +35,9 @@ Json error_json(const ArtifactError& e) {
   return out;
 }
 
+/// Up to version 1.2 there was an answer between two limits: for its readers both are there.
+Json limit_json(double limit) { return {{"check", limit}, {"keep16", limit}}; }
+
 Json damage_json(const DamageAtScale& d, const AssessmentLimits& limits) {
   Json out = Json::object();
   const auto figure = [&](const char* name, const std::optional<double>& value) {
@@ -49,8 +52,7 @@ Json damage_json(const DamageAtScale& d, const AssessmentLimits& limits) {
   out["clips"] = d.clips;
   out["by"] = name_of(d.by);
   out["decided_by"] = name_of(d.decided_by);
-  if (const FigureLimits* limit = limits_of(limits, d.decided_by))
-    out["limits"] = {{"check", limit->check}, {"keep16", limit->keep16}};
+  if (const std::optional<double> limit = limit_of(limits, d.decided_by)) out["limits"] = limit_json(*limit);
   out["severity"] = json_number(static_cast<float>(d.severity));
   out["fp8"] = name_of(d.fitness);
   return out;
@@ -152,17 +154,16 @@ Json quantization_json(const ArtifactQuantization& q) {
   if (q.headroom) out["headroom"] = *q.headroom;
   if (q.percentile) out["percentile"] = *q.percentile;
   out["max_model_len"] = q.max_model_len;
-  const auto pair = [](const FigureLimits& l) { return Json{{"check", l.check}, {"keep16", l.keep16}}; };
-  out["limits"] = {{"kl", pair(q.limits.kl)},
-                   {"rel", pair(q.limits.rel)},
-                   {"noise_nats", pair(q.limits.noise)},
-                   {"flushed_tokens", pair(q.limits.flushed_tokens)},
+  out["limits"] = {{"kl", limit_json(q.limits.kl)},
+                   {"rel", limit_json(q.limits.rel)},
+                   {"noise_nats", limit_json(q.limits.noise)},
+                   {"flushed_tokens", limit_json(q.limits.flushed_tokens)},
                    {"growth", q.limits.growth},
                    {"dependence", q.limits.dependence},
                    // What readers of 1.0 ask for; nothing turns on these but noise.
                    {"clipped", kOldClippedLimit},
                    {"lost", kOldLostLimit},
-                   {"noise", q.limits.noise.check},
+                   {"noise", q.limits.noise},
                    {"dominating", kOldDominatingLimit}};
   return out;
 }

@@ -82,6 +82,26 @@ std::vector<int> keep16_layers(const Artifact& artifact) {
   return layers;
 }
 
+std::vector<int64_t> most_changed_layers(const Artifact& artifact) {
+  constexpr double kFelt = 0.5;
+  constexpr size_t kMost = 4;
+  std::vector<std::pair<double, int>> changed;
+  for (const ArtifactLayer& layer : artifact.layers) {
+    double most = 0;
+    for (const NamedSite& s : cached_sites(layer)) {
+      const Assessment& a = s.site->assessment;
+      most = std::max(most, a.fp8 == Fitness::Fine ? a.at_scale.severity : 2);  // beyond any that is fine
+    }
+    if (most > kFelt && most <= 1) changed.emplace_back(-most, layer.index);
+  }
+  std::ranges::sort(changed);
+  changed.resize(std::min(kMost, changed.size()));
+  std::vector<int64_t> layers;
+  for (const auto& [severity, layer] : changed) layers.push_back(layer);
+  std::ranges::sort(layers);
+  return layers;
+}
+
 bool serves_as_it_is(const Artifact& artifact) { return departing_sites(artifact, false).empty(); }
 
 std::string text_of(const Artifact& artifact, const std::vector<DepartingSite>& sites) {

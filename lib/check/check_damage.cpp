@@ -57,12 +57,13 @@ struct DamageCheck {
   }
 
   /// What the recorded figures and limits say again.
-  void assessment(bool is_cached) const {
+  void assessment() const {
     const Assessment& actual = site.assessment;
+    if (a.quantization.three_answers) return;
     if (!actual.at_scale.kl && !actual.at_scale.noise && !actual.at_scale.rel) return;  // version 1.0 had no figures
     Assessment again = actual;
-    judge(again.at_scale, is_cached, a.quantization.limits);
-    judge(again.at_one, false, a.quantization.limits);
+    judge(again.at_scale, a.quantization.limits);
+    judge(again.at_one, a.quantization.limits);
     const auto compare = [&](const char* member, const DamageAtScale& recorded, const DamageAtScale& derived) {
       if (recorded.fitness != derived.fitness && !on_limit(derived))
         report.add("E02", path + ".assessment." + member + ".fp8", "the answer that follows from figures and limits",
@@ -71,18 +72,16 @@ struct DamageCheck {
     };
     compare("at_scale", actual.at_scale, again.at_scale);
     compare("at_one", actual.at_one, again.at_one);
-    const ScaleNeed need = scale_need(actual.at_scale, actual.at_one, a.quantization.limits);
+    const ScaleNeed need = scale_need(actual.at_scale, actual.at_one);
     if (need != actual.scale)
       report.add("E02", path + ".assessment.scale", "the answer that follows from the damage at the scale and at 1.0",
                  "'" + std::string(name_of(need)) + "'", "'" + std::string(name_of(actual.scale)) + "'");
   }
 
   bool on_limit(const DamageAtScale& damage) const {
-    const FigureLimits* limits = limits_of(a.quantization.limits, damage.decided_by);
+    const std::optional<double> limit = limit_of(a.quantization.limits, damage.decided_by);
     const std::optional<double> value = deciding_value(damage);
-    if (!limits || !value) return false;
-    const auto at = [&](double limit) { return !above(*value, limit) && !below(*value, limit); };
-    return at(limits->check) || at(limits->keep16);
+    return limit && value && !above(*value, *limit) && !below(*value, *limit);
   }
 };
 
@@ -105,7 +104,7 @@ void check_damage(const Artifact& a, Report& report) {
     for (const NamedSite& named : sites_of(l)) {
       const DamageCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();
-      s.assessment(named.site != &l.query);
+      s.assessment();
     }
     if (!l.is_mla() && !report.has_below(path)) check_joint(l, path, report);
   }

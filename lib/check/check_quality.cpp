@@ -29,19 +29,12 @@ void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, con
   else if (!site.growth.converged)
     report.add("K09", path + ".growth", "the growth with the last prompts and by packing them differently",
                "at most " + number_text(limits.growth), "more, or unknown");
-  if (!is_cached) return;
   const DamageAtScale& damage = site.assessment.at_scale;
-  const FigureLimits* figure = limits_of(limits, damage.decided_by);
-  const std::string what = "the damage at the scale, " + std::string(name_of(damage.decided_by));
-  const std::optional<double> value = deciding_value(damage);
-  const std::string actual =
-      (figure && value ? number_text(*value) + ", " : "") + "'" + std::string(name_of(damage.fitness)) + "'";
-  if (damage.fitness == Fitness::Keep16)
-    report.add("S16", path + ".assessment.fp8", what, figure ? "at most " + number_text(figure->keep16) : "less",
-               actual);
-  else if (damage.fitness == Fitness::Check)
-    report.add("K03", path + ".assessment.fp8", what,
-               figure ? "at most " + number_text(figure->check) : "nothing clipped", actual);
+  if (!is_cached || damage.fitness == Fitness::Fine) return;
+  const std::optional<double> limit = limit_of(limits, damage.decided_by), value = deciding_value(damage);
+  report.add("S16", path + ".assessment.fp8", "the damage at the scale, " + std::string(name_of(damage.decided_by)),
+             limit ? "at most " + number_text(*limit) : "less",
+             (limit && value ? number_text(*value) + ", " : "") + "'" + std::string(name_of(damage.fitness)) + "'");
 }
 
 double median(std::vector<double> values) {
@@ -76,7 +69,7 @@ void check_outliers(const Artifact& a, std::string_view name, Report& report) {
 bool is_short_for(int64_t longest, int64_t max_model_len) { return max_model_len / 4 > longest; }
 
 void check_quality(const Artifact& a, Report& report) {
-  report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
+  report.evaluated({"K02", "K05", "K09", "S16", "S23"});
   for (const auto& [layer, path] : listed_layers(a))
     for (const NamedSite& s : sites_of(layer))
       check_site(a, *s.site, s.site != &layer.query, path + "." + s.name, report);

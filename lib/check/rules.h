@@ -90,8 +90,6 @@ inline constexpr std::array kRules = {
     Rule{"K01", Error, "a site without observations", "use more prompts; a layer that is never observed is an error",
          ""},
     Rule{"K02", Note, "the first four positions set the scale (attention sinks)", "harmless in FP8", ""},
-    Rule{"K03", Note, "FP8 rounding noticeably changes this layer's attention",
-         "kvcal evaluate MODEL --scales FILE --generate", ""},
     Rule{"K05", Note, "magnitudes still grow at the longest positions", "calibrate with longer prompts", ""},
     Rule{"K06", Error, "a measured magnitude is not finite", "fix the model first: it fails without FP8, too", ""},
     Rule{"K07", Warning,

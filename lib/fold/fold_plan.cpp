@@ -98,7 +98,7 @@ class Planner {
     const size_t width = site.exponents.size() / static_cast<size_t>(site.n_heads);
     for (size_t i = 0; i < site.exponents.size(); i += width) scales.push_back(std::ldexp(1.0f, -site.exponents[i]));
     const Assessment placed = assess(cache, site.site, solving_, scales);
-    return scale_need(assessed.at_scale, placed.at_scale, solving_.limits) == ScaleNeed::Needed;
+    return scale_need(assessed.at_scale, placed.at_scale) == ScaleNeed::Needed;
   }
 
   static std::string first_obstacle(const SiteWeights& weights, const FoldedCache& folded) {

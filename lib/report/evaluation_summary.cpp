@@ -74,15 +74,15 @@ std::string recipe_text(const SavedEvaluation& e) {
          grouped(r.bytes_per_token) + " bytes per token.</p>\n";
 }
 
-/// " In doubt: layer(s) 2, 4; by measured KL, of 30 layers, layer 2 is no. 1, layer 4 no. 12."
-std::string doubt_text(const SavedEvaluation& e, const std::vector<int64_t>& layers) {
+/// " Attention changes most in layer(s) 2, 4; by measured KL, of 30 layers, layer 2 is no. 1, layer 4 no. 12."
+std::string changed_text(const SavedEvaluation& e, const std::vector<int64_t>& layers) {
   const std::vector<const SavedLayer*> sorted = by_sensitivity(e);
   std::string ranks;
   for (size_t i = 0; i < std::min(layers.size(), kListedRanks); ++i)
     if (const auto it = std::ranges::find(sorted, layers[i], &SavedLayer::index); it != sorted.end())
       ranks += (ranks.empty() ? "" : ", ") + std::string("layer ") + std::to_string(layers[i]) +
                (ranks.empty() ? " is no. " : " no. ") + std::to_string(it - sorted.begin() + 1);
-  return " In doubt: " + list_of(layers) +
+  return " Attention changes most in " + list_of(layers) +
          (ranks.empty() ? "." : "; by measured KL, of " + std::to_string(sorted.size()) + " layers, " + ranks + ".");
 }
 
@@ -119,15 +119,15 @@ std::string evaluation_box(const ReportInput& input) {
          "<p><a href=\"#evaluation\">All of it</a></p>\n</div>\n";
 }
 
-std::string answers_item(const ReportInput& input, const std::vector<int64_t>& unsure) {
+std::string answers_item(const ReportInput& input, const std::vector<int64_t>& changed) {
   const SavedVariant* shown = variant_shown(input);
   if (shown && shown->answers)
     return "The evaluation compared answers: with these scales " + answers_text(*input.evaluation, *shown->answers) +
-           (unsure.empty() ? "" : doubt_text(*input.evaluation, unsure));
-  if (unsure.empty()) return "";
-  return "Compare the model's answers with and without this cache, for " + list_of(unsure) +
-         ": <code>kvcal evaluate --generate</code>." +
-         (shown ? " The evaluation was made without it." + doubt_text(*input.evaluation, unsure) : "");
+           (changed.empty() ? "" : changed_text(*input.evaluation, changed));
+  if (changed.empty()) return "";
+  if (shown) return "The evaluation compared no answers." + changed_text(*input.evaluation, changed);
+  return "Attention changes most in " + list_of(changed) +
+         "; what that does to answers, <code>kvcal evaluate --per-layer --generate</code> measures.";
 }
 
 std::string recipe_item(const ReportInput& input) {

@@ -157,7 +157,7 @@ std::string histogram_section(const ReportInput& input) {
   const std::vector<Chart> charts = charts_of(input);
   if (charts.empty()) return "";
   const HistogramAxes axes = axes_for(charts);
-  const double felt = input.artifact.quantization.limits.rel.check;
+  const double felt = input.artifact.quantization.limits.rel / 2;
   std::string open, rest;
   size_t n_open = 0;
   for (const Chart& c : charts) {

@@ -80,11 +80,10 @@ void add_site(HtmlTable& table, const Artifact& artifact, const ListedSite& list
   add_part("rope part", s.parts->absmax_rope, s.parts->error_rope);
 }
 
-/// "Above 0.012 the site is not fine, above 0.05 it is keep16."
+/// "Above 0.025 the site is keep16."
 std::string limits_text(const AssessmentLimits& limits, Figure figure) {
-  const FigureLimits& l = *limits_of(limits, figure);
-  return " Above " + figure_in_unit(figure, l.check) + " the site is not fine, above " +
-         figure_in_unit(figure, l.keep16) + " it is " + std::string(name_of(Fitness::Keep16)) + ".";
+  return " Above " + figure_in_unit(figure, *limit_of(limits, figure)) + " the site is " +
+         std::string(name_of(Fitness::Keep16)) + ".";
 }
 
 // Every word of the table, in its order.
@@ -105,8 +104,8 @@ std::string words(const AssessmentLimits& limits) {
       "Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine "
       "or clipped.");
   add("fp8",
-      "Is the format fine here at this scale? fine: rounding is not felt. check: ordinary rounding can be felt, look "
-      "at the model&#39;s answers. keep16: attention is ruined, keep the layer in the model&#39;s dtype.");
+      "Is the format fine here at this scale? fine: rounding does not ruin attention. keep16: attention is ruined, "
+      "keep the layer in the model&#39;s dtype.");
   add("attention",
       "What rounding this site alone does to the attention of its layer: the figure that decided, which is the "
       "furthest beyond its limits or the nearest to them. Measured on sampled rows near this scale, or predicted from "

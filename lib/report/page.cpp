@@ -69,10 +69,7 @@ std::string badge_of(std::string_view sign, std::string_view name) {
 
 std::string_view sign_of(ScaleNeed scale) { return scale == ScaleNeed::Needed ? "!" : "\u2713"; }
 
-std::string_view sign_of(Fitness fp8) {
-  constexpr const char* kSigns[] = {"\u2713", "~", "\u2717"};
-  return kSigns[static_cast<size_t>(fp8)];
-}
+std::string_view sign_of(Fitness fp8) { return fp8 == Fitness::Fine ? "\u2713" : "\u2717"; }
 
 std::string_view urgent_name(ScaleNeed scale, Fitness fp8) {
   return urgency(scale, fp8) > urgency(ScaleNeed::Any, fp8) ? name_of(scale) : name_of(fp8);

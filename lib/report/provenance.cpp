@@ -32,12 +32,10 @@ std::string quantization_entries(const ArtifactQuantization& q) {
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
   if (q.max_model_len > 0) out += entry("max_model_len", grouped(q.max_model_len));
-  const auto limits = [](const char* name, const FigureLimits& l) {
-    return std::string(name) + " " + figure_text(l.check) + " / " + figure_text(l.keep16) + ", ";
-  };
-  return out + entry("limits of check / keep16",
-                     limits("kl", q.limits.kl) + limits("rel", q.limits.rel) + limits("noise", q.limits.noise) +
-                         limits("flushed tokens", q.limits.flushed_tokens) + "growth " + figure_text(q.limits.growth) +
+  const auto limit = [](const char* name, double l) { return std::string(name) + " " + figure_text(l) + ", "; };
+  return out + entry("limits of keep16",
+                     limit("kl", q.limits.kl) + limit("rel", q.limits.rel) + limit("noise", q.limits.noise) +
+                         limit("flushed tokens", q.limits.flushed_tokens) + "growth " + figure_text(q.limits.growth) +
                          ", dependence " + figure_text(q.limits.dependence));
 }
 

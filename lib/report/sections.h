@@ -27,9 +27,9 @@ std::string layer_map(const ReportInput& input);
 /// What the evaluation measured, to stand beside the answers; "" without one.
 std::string evaluation_box(const ReportInput& input);
 
-/// Items of what to do, "" where there is nothing to say. `unsure`: layers whose answers are to be compared; where the
-/// evaluation did that, it says what came out.
-std::string answers_item(const ReportInput& input, const std::vector<int64_t>& unsure);
+/// Items of what to do, "" where there is nothing to say. `changed`: layers where attention changes most; where an
+/// evaluation compared answers, it says what came out.
+std::string answers_item(const ReportInput& input, const std::vector<int64_t>& changed);
 std::string recipe_item(const ReportInput& input);
 
 /// "Measured: mean KL 0.0192 with these scales, 0.0155 at scale 1.0."; "" where it was not.

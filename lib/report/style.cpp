@@ -25,17 +25,17 @@ nav ul{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;list-style:none;padding:0;ma
 .summary{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));gap:0 2rem;align-items:start}
 .summary>*{min-width:0;margin-top:0}
 .answers{border:1px solid var(--line);border-left-width:6px;border-radius:6px;background:var(--panel);padding:.7rem 1rem}
-.answers.fine{border-left-color:var(--good)}.answers.check{border-left-color:var(--note)}
+.answers.fine{border-left-color:var(--good)}
 .answers.needed{border-left-color:var(--warn)}.answers.keep16{border-left-color:var(--bad)}
 .answers p{margin:.2rem 0}.answers p+p{margin-top:.7rem}.big{font-size:1.25rem;margin-left:.3rem}
 .evaluated{margin:.2rem 0 .8rem;border:1px solid var(--line);border-radius:6px;padding:.7rem 1rem}
 .evaluated>:first-child{margin-top:0}.evaluated>:last-child{margin-bottom:0}.evaluated .scroll{margin:.4rem 0}.evaluated tbody th{white-space:normal}
 .v{font-weight:600;white-space:nowrap}
-.v.any,.v.fine{color:var(--good)}.v.check{color:var(--note)}.v.needed{color:var(--warn)}.v.keep16{color:var(--bad)}
+.v.any,.v.fine{color:var(--good)}.v.needed{color:var(--warn)}.v.keep16{color:var(--bad)}
 .of{color:var(--soft)}
 .map{display:flex;flex-wrap:wrap;gap:.25rem;list-style:none;padding:0;margin:.5rem 0 .8rem}
 .map li{border:1px solid var(--line);border-radius:4px;min-width:3.2rem;padding:.05rem .3rem;text-align:center;font-size:.87rem}
-.map span{color:var(--ink);font-weight:400}.map .check,.map .needed,.map .keep16{border-color:currentColor;background:var(--panel)}
+.map span{color:var(--ink);font-weight:400}.map .needed,.map .keep16{border-color:currentColor;background:var(--panel)}
 ul.do{padding-left:1.3rem;max-width:52rem;margin:.4rem 0}ul.do li{margin:.3rem 0}
 .scroll{overflow-x:auto;margin:.6rem 0 1rem;background:linear-gradient(90deg,var(--page) 40%,#0000) 0 0/3rem 100% local no-repeat,
 linear-gradient(270deg,var(--page) 40%,#0000) 100% 0/3rem 100% local no-repeat,linear-gradient(90deg,var(--shade),#0000) 0 0/.9rem 100% no-repeat,

@@ -50,15 +50,9 @@ std::string meaning(ScaleNeed scale) {
 }
 
 std::string meaning(Fitness fp8) {
-  switch (fp8) {
-    case Fitness::Fine:
-      return "Rounding does not noticeably change the attention of any layer.";
-    case Fitness::Check:
-      return "No layer is ruined, but rounding noticeably changes the attention of some.";
-    case Fitness::Keep16:
-      return "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
-  }
-  return "";
+  return fp8 == Fitness::Fine
+             ? "At these scales rounding ruins the attention of no layer."
+             : "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
 }
 
 std::string keep16_item(const Answers& c, const Artifact& artifact) {
@@ -99,11 +93,7 @@ std::string items_for(const Answers& c, const ReportInput& input) {
         ": a server that does not find them uses 1.0, mostly without a warning. " + without);
   else
     add(without);
-  const auto unsure = c.layers.find(Fitness::Check);
-  if (unsure != c.layers.end())
-    add(badge(unsure->first) + " " + answers_item(input, unsure->second));
-  else
-    add(answers_item(input, {}));
+  add(answers_item(input, most_changed_layers(artifact)));
   // A recipe is about all layers, and may keep some of which attention alone asks for nothing.
   if (const std::string recipe = recipe_item(input); !recipe.empty())
     add(recipe);

@@ -21,17 +21,16 @@ enum class ScaleNeed : uint8_t { Any, Needed };
 std::string_view name_of(ScaleNeed need);  // "any", "needed"
 ScaleNeed scale_need_from_name(std::string_view name);
 
-/// Is the format fine here, at this scale? Check: ordinary rounding can be felt, look at the answers. Keep16: the layer
-/// is ruined, keep it in the model's dtype. Ascending.
-enum class Fitness : uint8_t { Fine, Check, Keep16 };
-std::string_view name_of(Fitness fitness);  // "fine", "check", "keep16"
+/// Is the format fine here, at this scale? Keep16: keep the layer in the model's dtype. Ascending.
+enum class Fitness : uint8_t { Fine, Keep16 };
+std::string_view name_of(Fitness fitness);  // "fine", "keep16"
 Fitness fitness_from_name(std::string_view name);
 
 enum class Basis : uint8_t { Attention, Histogram };
 std::string_view name_of(Basis basis);  // "attention", "histogram"
 Basis basis_from_name(std::string_view name);
 
-/// Which figure was furthest beyond its limit, or nearest to it.
+/// Which figure was furthest beyond its limit, or nearest to it; or what cannot be known without it.
 enum class Figure : uint8_t { Kl, KlUnseen, Rel, Noise, FlushedTokens, Clipped };
 std::string_view name_of(Figure figure);  // "kl", "kl_unseen", "rel", "noise", "flushed_tokens", "clipped"
 Figure figure_from_name(std::string_view name);
@@ -69,18 +68,17 @@ struct Assessment {
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
                   std::span<const float> scales);
 
-/// Decides by the figures that are there: fills fitness, decided_by and severity. `one_draw`: what is rounded is kept,
-/// so it is rounded once for all queries, and otherwise at the scale than at the one that was tried.
-void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits);
+/// Decides by the figures that are there: fills fitness, decided_by and severity.
+void judge(DamageAtScale& damage, const AssessmentLimits& limits);
 
 /// The value of the figure that decided; none for Clipped, which has none, and in files of version 1.0.
 std::optional<double> deciding_value(const DamageAtScale& damage);
 
-/// Those of a figure; null for Clipped, which has none.
-const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
+/// None for Clipped, which has none.
+std::optional<double> limit_of(const AssessmentLimits& limits, Figure figure);
 
-/// Needed where 1.0 is clearly in a worse class, or clearly worse and half way to not fine; not where the layer is
-/// ruined beyond doubt at the scale as well.
-ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one, const AssessmentLimits& limits);
+/// Needed where the error at 1.0 is clearly larger, and can be felt; not where the layer is ruined beyond doubt at the
+/// scale as well.
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one);
 
 }  // namespace kvcal

@@ -40,14 +40,11 @@ constexpr double kOffset = 2;
 /// Numerators and denominators of PredictedDamage::rel.
 struct Change {
   double error = 0, energy = 0;
-  double varying_error = 0, variance = 0;  // around the mean of all tokens
   PopulationErrors of_populations;
 
   void add(const Change& other, double weight = 1) {
     error += weight * other.error;
     energy += weight * other.energy;
-    varying_error += weight * other.varying_error;
-    variance += weight * other.variance;
     of_populations.add(other.of_populations, weight);
   }
   double raw() const { return share(error, energy); }
@@ -56,14 +53,6 @@ struct Change {
     const PopulationErrors& p = of_populations;
     const double around_means = share(p.varying_error, p.variance);
     return around_means > kOffset * share(p.error, p.energy) ? around_means : 0.0;
-  }
-  /// Of an output that is normed. Tokens of another magnitude make it longer or shorter, which the norm takes back: all
-  /// of it where there is one head, and of n heads, each with weights of its own, the n-th part.
-  double of_direction(int64_t n_heads) const {
-    const double kept = 1 - 1 / static_cast<double>(n_heads);
-    const auto left = [&](double inside, double all) { return inside + kept * std::max(0.0, all - inside); };
-    return std::max(raw(),
-                    share(left(of_populations.varying_error, varying_error), left(of_populations.variance, variance)));
   }
   static double share(double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; }
 };
@@ -78,8 +67,7 @@ Change change_of(const SiteStatistics& site, size_t head, size_t width, const He
   for (size_t c = head * width; c < (head + 1) * width; ++c) {
     const ChannelStatistics& channel = site.channels[c];
     const uint64_t n = site.n_tokens;
-    sum.add({mean_squared_error(channel, model, n), mean_square(channel, n), varying_error(channel, model, n),
-             variance(channel, n), errors_of_populations(channel, model, n)},
+    sum.add({mean_squared_error(channel, model, n), mean_square(channel, n), errors_of_populations(channel, model, n)},
             squared_norm(site, c));
   }
   return sum;
@@ -93,8 +81,7 @@ Change change_by_channel(const SiteStatistics& site, size_t head, const NumberFo
     const size_t at = head * scales.size() + c;
     const ChannelStatistics& channel = site.channels[at];
     const ChannelRounding rounding = rounding_of(channel, format, scales[c], site.n_tokens);
-    sum.add({rounding.squared_error, mean_square(channel, site.n_tokens), rounding.varying,
-             variance(channel, site.n_tokens), rounding.of_populations},
+    sum.add({rounding.squared_error, mean_square(channel, site.n_tokens), rounding.of_populations},
             squared_norm(site, at));
   }
   return sum;
@@ -137,8 +124,7 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
   damage.rel_raw = all.raw();
   // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
   damage.rel_varying = cache.layout.learned_sinks ? 0 : all.varying();
-  damage.rel = cache.layout.normed_output ? all.of_direction(cache.layout.n_heads)
-                                          : std::max(damage.rel_raw, damage.rel_varying);
+  damage.rel = std::max(damage.rel_raw, damage.rel_varying);
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
       damage.flushed_tokens =

@@ -19,8 +19,7 @@ struct PredictedDamage {
   double typical_noise = 0;
   // Values, latent part: relative RMS change of the output, channels weighted by their columns of the output
   // projection: sqrt(Σ w² e² / Σ w² E[v²]), or rel_varying, the larger. Where heads have learned sinks, the first
-  // alone. Where the output is normed, what varies between populations counts less by what the length of all n_heads
-  // has of it: 1 / n_heads.
+  // alone.
   double rel = 0;
   double rel_raw = 0;      // the first of the two alone
   double rel_varying = 0;  // the same of what varies within populations (head_model.h), where offsets are most of them

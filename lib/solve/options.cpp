@@ -56,17 +56,10 @@ void check(const SolveOptions& options) {
     fail("percentile is " + text_of(options.percentile) + ", expected above 0 and at most 100");
   if (options.max_model_len < 0)
     fail("max-model-len is " + std::to_string(options.max_model_len) + ", expected a number of tokens");
-  const auto check_limits = [&](const char* name, const FigureLimits& l, double most) {
-    check_limit(name, l.check, most);
-    check_limit((std::string(name) + " (keep16)").c_str(), l.keep16, most);
-    if (l.check > l.keep16)
-      fail("the limit of " + std::string(name) + " that asks for a check, " + std::to_string(l.check) +
-           ", is above the one that keeps 16 bits, " + std::to_string(l.keep16));
-  };
-  check_limits("kl", options.limits.kl, 1e6);
-  check_limits("rel", options.limits.rel, 1e6);
-  check_limits("noise", options.limits.noise, 1e6);
-  check_limits("flushed tokens", options.limits.flushed_tokens, 1);
+  check_limit("kl", options.limits.kl, 1e6);
+  check_limit("rel", options.limits.rel, 1e6);
+  check_limit("noise", options.limits.noise, 1e6);
+  check_limit("flushed tokens", options.limits.flushed_tokens, 1);
   check_limit("growth", options.limits.growth, 1e6);
   if (const double d = options.limits.dependence; !(d >= 1 && d <= 1e6))
     fail("limit dependence is " + text_of(d) + ", expected 1 to 1e+06: a prompt's removal raises no absmax");

@@ -13,25 +13,12 @@ enum class Granularity : uint8_t { Tensor, Head, Channel };
 std::string_view name_of(Granularity granularity);  // "tensor", "head", "channel"
 Granularity granularity_from_name(std::string_view name);
 
-/// From where a figure asks for a check, and from where the layer is to be kept in 16 bits.
-struct FigureLimits {
-  double check = 0, keep16 = 0;
-  bool operator==(const FigureLimits&) const = default;
-};
-
-/// Where assessments turn (solve/assessment.h).
+/// Above which figure a layer is to be kept in 16 bits (solve/assessment.h). docs/assessment.md has their origin.
 struct AssessmentLimits {
-  /// Measured. Mean KL of the attention weights of a layer's worst head, in nats. A small trained model has 0.005 to
-  /// 0.018 in most of its layers, and no layer alone moves its answers by more than a KL of 0.0005; 0.05 moves 15 % of
-  /// the weight.
-  FigureLimits kl = {0.012, 0.05};
-  /// Relative change of what a layer adds to the residual stream; E4M3's own rounding of one value is 0.0265.
-  FigureLimits rel = {0.08, 0.30};
-  /// Predicted. Noise of attention logits in nats. It overrates what the softmax sees, since sharp heads do not feel
-  /// it: real heads have a median of 0.2.
-  FigureLimits noise = {0.25, 1};
-  /// Share of tokens whose row is rounded to a few of its bits or to zero.
-  FigureLimits flushed_tokens = {0.02, 0.25};
+  double kl = 0.025;            // measured: mean KL of the attention weights of a layer's worst head, in nats
+  double rel = 0.125;           // relative change of what a layer adds to the residual stream
+  double noise = 0.3;           // predicted: noise of attention logits, in nats
+  double flushed_tokens = 0.1;  // share of tokens whose row is rounded to a few of its bits or to zero
   /// Relative growth of an absmax, above which it had not settled. The largest of a million normal numbers grows by
   /// more than 5 % in the last quarter of the data at one site in fourteen, by more than 20 % at one in several
   /// hundred: a model has hundreds of sites, and headroom 2 provides for 100 %.

@@ -22,14 +22,11 @@ struct SampledDamage {
   std::optional<double> kl, kl_unseen, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
 };
 
-/// Whether samples in the format can have been taken at the scale itself: whether it is a power of two.
-bool is_tried(const NumberFormat& format, float scale);
-
-/// None where nothing was tried in the format (E4M3 stands for its sibling with another bias, which clips at 15/14 of
-/// it), or less than nine in ten of the sampled rows' tokens were tried at a rung that stands for a scale: the scale is
-/// too far from what their sequences needed, or each channel has one of its own. A scale that is no power of two is
-/// judged by the nearest, by the worse of its neighbors where it clips. `scales` as in assess(). `predicted`: at these
-/// scales.
+/// Measured at the scales where they are powers of two, as E4M3's default ones are; else at the next larger one, which
+/// clips no more, or at the next smaller one for scales that clip. None where nothing was tried in the format (E4M3
+/// stands for its sibling with another bias), where a scale is too far from what sequences needed to have been tried
+/// for nine in ten of the sampled rows' tokens, and for scales of channels. `scales` as in assess(). `predicted`: at
+/// these.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales, const PredictedDamage& predicted);
 

@@ -10,13 +10,14 @@
 namespace kvcal {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"neutral", "at_risk", "needed", "inadequate"};
+constexpr std::array<std::string_view, 3> kNames = {"neutral", "needed", "inadequate"};
 
 }  // namespace
 
 std::string_view name_of(Verdict verdict) { return kNames[static_cast<size_t>(verdict)]; }
 
 Verdict verdict_from_name(std::string_view name) {
+  if (name == "at_risk") return Verdict::Neutral;
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) {
     const std::vector<std::string> known(kNames.begin(), kNames.end());
@@ -27,8 +28,7 @@ Verdict verdict_from_name(std::string_view name) {
 
 Verdict verdict_of(const Assessment& assessment) {
   if (assessment.fp8 == Fitness::Keep16) return Verdict::Inadequate;
-  if (assessment.scale == ScaleNeed::Needed) return Verdict::Needed;
-  return assessment.fp8 == Fitness::Check ? Verdict::AtRisk : Verdict::Neutral;
+  return assessment.scale == ScaleNeed::Needed ? Verdict::Needed : Verdict::Neutral;
 }
 
 }  // namespace kvcal

@@ -8,10 +8,11 @@
 
 namespace kvcal {
 
-/// In ascending severity, which is never milder than the assessment: keep16 -> inadequate, else a scale that is needed
-/// -> needed, else check -> at_risk, else neutral.
-enum class Verdict : uint8_t { Neutral, AtRisk, Needed, Inadequate };
-std::string_view name_of(Verdict verdict);  // "neutral", "at_risk", "needed", "inadequate"
+/// In ascending severity: keep16 -> inadequate, else a scale that is needed -> needed, else neutral.
+enum class Verdict : uint8_t { Neutral, Needed, Inadequate };
+std::string_view name_of(Verdict verdict);  // "neutral", "needed", "inadequate"
+
+/// "at_risk", of files up to version 1.2 where rounding could be felt, is neutral.
 Verdict verdict_from_name(std::string_view name);
 
 Verdict verdict_of(const Assessment& assessment);

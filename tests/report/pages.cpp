@@ -28,7 +28,7 @@ void spoil(Artifact& artifact) {
     const auto worse = [&](ArtifactSite& site, int i) {
       Assessment& a = site.assessment;
       a.scale = i % 2 == 0 ? ScaleNeed::Needed : ScaleNeed::Any;
-      a.fp8 = static_cast<Fitness>(i % (static_cast<int>(Fitness::Keep16) + 1));
+      a.fp8 = i % 3 == 2 ? Fitness::Keep16 : Fitness::Fine;
       a.at_scale.kl = a.at_scale.severity = 0.01 * (1 + i);
       a.at_scale.by = Basis::Attention;
       a.at_scale.decided_by = Figure::Kl;

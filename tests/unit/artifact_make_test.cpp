@@ -65,13 +65,13 @@ TEST(MakeArtifact, WritesDownTheOptions) {
   options.format = "fp8_e4m3fnuz";
   options.percentile = 99.5;
   options.max_model_len = 100;
-  options.limits.rel = {0.25, 0.5};
+  options.limits.rel = 0.25;
   q = solved_artifact(statistics, options).quantization;
   EXPECT_FALSE(q.headroom);
   EXPECT_EQ(q.percentile, 99.5);
   EXPECT_EQ(q.max, 240);
   EXPECT_EQ(q.max_model_len, 100);
-  EXPECT_EQ(q.limits.rel, (FigureLimits{0.25, 0.5}));
+  EXPECT_EQ(q.limits.rel, 0.25);
 }
 
 TEST(MakeArtifact, CarriesTheRecordOver) {

@@ -77,7 +77,7 @@ TEST(ArtifactText, MembersAreInFixedOrder) {
   EXPECT_EQ(keys, (std::vector<std::string>{"$schema", "format", "version", "model_type", "model", "quantization",
                                             "layers", "layers_without_kv", "calibration", "kv_cache"}));
   EXPECT_EQ(json["format"], "kv-cache-scales");
-  EXPECT_EQ(json["version"], "1.2");
+  EXPECT_EQ(json["version"], "1.3");
 }
 
 TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {
@@ -94,7 +94,7 @@ std::vector<Artifact> varieties() {
   options.granularity = Granularity::Head;
   options.policy = "percentile";
   options.format = "int8";
-  options.limits = {{0.001, 0.02}, {0.03, 0.4}, {0.5, 0.6}, {0.07, 0.8}, 0.5, 3};
+  options.limits = {0.02, 0.4, 0.6, 0.8, 0.5, 3};
   out.push_back(solved_artifact(ordinary(), options));
   SolveOptions channels;
   channels.granularity = Granularity::Channel;

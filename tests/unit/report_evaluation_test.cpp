@@ -11,10 +11,10 @@
 namespace kvcal {
 namespace {
 
-/// Of the scales that the page shows, unless `evaluated_as` says otherwise; the first layer's key has this answer.
-std::string page_of(const Json& json, const std::string& evaluated_as = "file", Fitness key = Fitness::Fine) {
+/// Of the scales that the page shows, unless `evaluated_as` says otherwise; of this severity in the first layer.
+std::string page_of(const Json& json, const std::string& evaluated_as = "file", double severity = 0) {
   Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
-  artifact.layers[0].key.assessment.fp8 = key;
+  artifact.layers[0].key.assessment.at_scale.severity = severity;
   const SavedEvaluation evaluation = evaluation_from_json(json);
   ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
   input.evaluation = &evaluation;
@@ -67,25 +67,24 @@ TEST(EvaluationSummary, StandsBesideTheAnswers) {
 }
 
 TEST(EvaluationSummary, SaysWhatCameOutInsteadOfAskingForIt) {
-  constexpr const char* kRequest = "Compare the model's answers";
+  constexpr const char* kRequest = "; what that does to answers, <code>kvcal evaluate";
   Json json = sound_evaluation();
-  std::string page = page_of(json, "file", Fitness::Check);
+  std::string page = page_of(json, "file", 0.6);
   EXPECT_FALSE(has(page, kRequest));
   EXPECT_TRUE(has(page,
                   "with these scales 1 of 2 are the reference&#39;s, token by token; 1 of 2 are right, of the "
-                  "reference&#39;s 1. <a href=\"#evaluation\">Read those that differ.</a> In doubt: layer(s) 3; "
-                  "by measured KL, of 2 layers, layer 3 is no. 1."));
+                  "reference&#39;s 1. <a href=\"#evaluation\">Read those that differ.</a> Attention changes most in "
+                  "layer(s) 3; by measured KL, of 2 layers, layer 3 is no. 1."));
   EXPECT_TRUE(has(page, "mean KL 0.007812 with these scales, 0.5 at scale 1.0."));
   EXPECT_TRUE(has(page, "serve the evaluation's recipe, bf16 in layer(s) 3; fp8_e4m3 in layer(s) 7"));
   EXPECT_FALSE(has(page, "Nothing for layer")) << "the recipe is about all";
-  page = page_of(json, "", Fitness::Check);
+  page = page_of(json, "", 0.6);
   EXPECT_TRUE(has(page, kRequest)) << "it is not known to be of these scales";
   EXPECT_TRUE(has(page, "None of its variants is known to have the scales of this page."));
   for (Json& variant : json["variants"]) variant.erase("answers");
   json.erase("answers");
-  page = page_of(json, "file", Fitness::Check);
-  EXPECT_TRUE(has(page, kRequest));
-  EXPECT_TRUE(has(page, "made without it. In doubt: layer(s) 3; by measured KL"));
+  page = page_of(json, "file", 0.6);
+  EXPECT_TRUE(has(page, "compared no answers. Attention changes most in layer(s) 3; by measured KL"));
 }
 
 TEST(EvaluationSummary, KnowsScalesOfOneWithoutTheirFile) {

@@ -242,9 +242,9 @@ TEST(Options, OutOfRangeAreRefusedByName) {
   refused("percentile", [](auto& o) { o.percentile = 0; });
   refused("percentile", [](auto& o) { o.percentile = 100.5; });
   refused("max-model-len", [](auto& o) { o.max_model_len = -1; });
-  refused("flushed tokens", [](auto& o) { o.limits.flushed_tokens = {0.1, 2}; });
-  refused("noise", [](auto& o) { o.limits.noise = {-1, 1}; });
-  refused("kl", [](auto& o) { o.limits.kl = {2, 1}; });
+  refused("flushed tokens", [](auto& o) { o.limits.flushed_tokens = 2; });
+  refused("noise", [](auto& o) { o.limits.noise = -1; });
+  refused("kl", [](auto& o) { o.limits.kl = std::nan(""); });
   EXPECT_NO_THROW(check(SolveOptions{}));
   EXPECT_EQ(granularity_from_name("head"), Granularity::Head);
   EXPECT_THROW(granularity_from_name("row"), Error);

@@ -50,7 +50,7 @@ inline SolveOptions solve_options(Granularity granularity = Granularity::Tensor,
   options.granularity = granularity;
   options.policy = policy;
   options.format = format;
-  options.limits.noise = {10, 40};  // of random keys
+  options.limits.noise = 10;  // of random keys
   return options;
 }
 

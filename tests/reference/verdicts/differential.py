@@ -20,9 +20,9 @@ from random_cases import random_case
 
 GRADES = ("fine", "between", "ruined")
 # What a verdict of scale files without assessments says of both questions.
-BY_VERDICT = {"neutral": ("any", "fine"), "at_risk": ("any", "check"), "needed": ("needed", "fine"),
+BY_VERDICT = {"neutral": ("any", "fine"), "needed": ("needed", "fine"),
               "inadequate": (None, "keep16")}
-WORDS = ("fine", "check", "keep16")
+WORDS = ("fine", "keep16")
 NEAR = 1.1  # how near a limit of `scale` an error has to be for the second count
 
 
@@ -54,13 +54,21 @@ def said_of(layer, site):
     return *BY_VERDICT[found["verdict"]], found["verdict"]
 
 
-def answers(program, case, tables, truth):
+def scales_in(layer):
+    """By site, of heads where they have their own; None of a refusal."""
+    if isinstance(layer, str):
+        return None
+    sites = {name: site for name, site in layer.items() if isinstance(site, dict) and "absmax" in site}
+    return {name: site.get("scale_per_head", site["scale"]) for name, site in sites.items()}
+
+
+def answers(program, case, tables, truth_of):
     """Yields case, run, site, judgement and what was said."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_checkpoint(folder, case, tables)
-        for run, sites in zip(case["runs"], truth):
-            layer = ask(program, folder, run)
+        layers = [ask(program, folder, run) for run in case["runs"]]
+        for run, layer, sites in zip(case["runs"], layers, truth_of(layers)):
             if isinstance(layer, str):
                 print(f"{case['name']}: {layer}", file=sys.stderr)
             for site, judged in sites.items():
@@ -71,7 +79,7 @@ def answers(program, case, tables, truth):
 def check_scale(case, site, judged, layer):
     if isinstance(layer, str):
         return
-    found = layer[site]["scale_per_head"] if isinstance(judged["scale"], list) else layer[site]["scale"]
+    found = scales_in(layer)[site]
     if not np.allclose(found, judged["scale"], rtol=2 ** -7 if case["class"] in ("rope", "latent") else 1e-6, atol=0):
         print(f"{case['name']}, {site}: scale {found}, expected {judged['scale']}", file=sys.stderr)
 
@@ -139,7 +147,17 @@ def committed():
     files = ("cases.jsonl", "truth.jsonl")
     cases, truth = ([json.loads(line) for line in (FOLDER / f).read_text().splitlines()] for f in files)
     for case, t in zip(cases, truth):
-        yield case, build(case), t["runs"]
+        runs = [{"policy": "absmax", **run} for run in case["runs"]]
+        yield {**case, "runs": runs}, build(case), lambda layers, known=t["runs"]: known
+
+
+def judged_at(case, made):
+    """Truth of scales: where no policy is named, of those in the file, whichever the default makes."""
+    def truth_of(layers):
+        in_file = {id(run): scales_in(layer) for run, layer in zip(case["runs"], layers)}
+        with np.errstate(under="ignore"):
+            return judge(case, made, lambda run: None if "policy" in run else in_file[id(run)])
+    return truth_of
 
 
 def drawn(sites, seed, draw):
@@ -147,8 +165,7 @@ def drawn(sites, seed, draw):
     while sites > 0:
         case = draw(seed, index)
         tables = build(case)
-        with np.errstate(under="ignore"):
-            yield case, tables, judge(case, make_layer(case, tables))
+        yield case, tables, judged_at(case, make_layer(case, tables))
         sites -= len(case["sites"])
         index += 1
 

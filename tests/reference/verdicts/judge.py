@@ -113,21 +113,18 @@ def severity(error):
 
 def accepted_fp8(error):
     r, kl, g = rel(error), error["kl"], grade(error)
-    if g == 0:
-        return ["fine", "check"] if grade(error, 1.2) > 0 else ["fine"]
-    if g == 2:
-        return ["check", "keep16"] if r <= 1.5 * RUINED["rel"] and kl <= 1.5 * RUINED["kl"] else ["keep16"]
-    words = ["fine"] if r < .16 and kl < .016 else []
-    return words + ["check"] + (["keep16"] if r > .16 or kl > .025 else [])
+    if g != 1:
+        return ["fine" if g == 0 else "keep16"]
+    return (["fine"] if r < .22 and kl < .032 else []) + (["keep16"] if r > .11 or kl > .008 else [])
 
 
 def accepted_scale(at_scale, at_one):
     here, there = grade(at_scale), grade(at_one)
-    if grade(at_one, 1 / 1.2) > grade(at_scale, 1.2) or (here == 0 and there == 2):
+    clearly = severity(at_one) > 1.5 * severity(at_scale)
+    crosses = grade(at_one, 1 / 1.2) > grade(at_scale, 1.2) and (clearly or here == 0)
+    if crosses or (here == 0 and there == 2):
         return ["needed"]
-    if there > here or severity(at_one) > 1.5 * severity(at_scale):
-        return ["any", "needed"]
-    return ["any"]
+    return ["any", "needed"] if there > here or clearly else ["any"]
 
 
 def scale_near(at_scale, at_one, factor):
@@ -148,17 +145,21 @@ def values_of(layer, site):
     return [pick(r) for r in layer.prompts]
 
 
-def judge_site(layer, exact, groups, site, run):
+def judge_site(layer, exact, groups, site, run, scales):
     arrays = values_of(layer, site)
-    scale = site_scale(arrays, run)
+    scale = scales[site] if scales else site_scale(arrays, run)
     at_scale, at_one = (compare(exact, groups, list(rounded_run(layer, site, run["dtype"], s))) for s in (scale, 1.0))
     return {"absmax": float(max(np.abs(a[n > 0]).max() for a, n in arrays)), "scale": scale, "at_scale": at_scale,
             "at_one": at_one,
             "accepted": {"fp8": accepted_fp8(at_scale), "scale": accepted_scale(at_scale, at_one)}}
 
 
-def judge(case, layer):
-    """-> for each run of the case: site -> judgement"""
+def judge(case, layer, scales_of=lambda run: None):
+    """-> for each run of the case: site -> judgement, at the run's own scales or, where there are some, at scales_of(run)"""
     exact = exact_run(layer)
     groups = groupings([y for y, _ in exact])
-    return [{site: judge_site(layer, exact, groups, site, run) for site in case["sites"]} for run in case["runs"]]
+
+    def of_run(run):
+        scales = scales_of(run)
+        return {site: judge_site(layer, exact, groups, site, run, scales) for site in case["sites"]}
+    return [of_run(run) for run in case["runs"]]
