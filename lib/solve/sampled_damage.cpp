@@ -154,7 +154,9 @@ SampleOptions sample_options(const SolveOptions& options) {
   const NumberFormat& format = number_format(options.format);
   constexpr int kBelow = 8;  // a scale that clips by a factor of 256
   const bool clips = !policy_of(options).uses_headroom;
-  return {tried_as(format).value_or(SampleFormat::E4m3), clips ? kBelow : 0};
+  // At 1.0 a format of another bias clips what E4M3 does not: it is at a power of two below those that clip nothing.
+  const int below = clips ? kBelow : format.name == "fp8_e4m3fnuz" ? 1 : 0;
+  return {tried_as(format).value_or(SampleFormat::E4m3), below};
 }
 
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
