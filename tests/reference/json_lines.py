@@ -27,6 +27,11 @@ def shortest(value):
     return next(short for digits in range(1, 18) if as_float32(short := float(f"{value:.{digits}g}")) == value)
 
 
+def write_small_json(path: Path, value) -> None:
+    """In one line: for what nobody reads."""
+    path.write_text(json.dumps(shortest(value), separators=(",", ":"), ensure_ascii=False) + "\n")
+
+
 def write_json(path: Path, value) -> None:
     text = json.dumps(shortest(value), indent=1, ensure_ascii=False)
     text = NUMBERS.sub(lambda match: "[" + re.sub(r",\s+", ",", match[1]) + "]", text)

@@ -25,7 +25,7 @@ import latent_rows
 from arch.reference_run import layers_of
 from cache_formats import BLOCK, LARGEST, TYPES, round_rows
 from cases import CASES
-from json_lines import write_json
+from json_lines import write_small_json
 from make_arch_goldens import GOLDEN as CHECKPOINTS
 from make_arch_goldens import load
 
@@ -305,7 +305,7 @@ def main() -> None:
     for name in options.cases or MODELS:
         golden = golden_of(name)
         report(golden)
-        write_json(GOLDEN / f"{name}.json", golden)
+        write_small_json(GOLDEN / f"{name}.json", golden)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def truth_of(case):
 
 
 def write_lines(path, objects):
-    path.write_text("".join(json.dumps(o) + "\n" for o in objects))
+    path.write_text("".join(json.dumps(o, separators=(",", ":")) + "\n" for o in objects))
 
 
 def main():
