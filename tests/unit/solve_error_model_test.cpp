@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Gaussian,
                                          near(0.002, 0.282), near(0.001, 0.562), near(1e-4, 1), near(150, 0.033),
                                          near(200, 0.078), near(300, 0.216), near(448, 0.388), near(1000, 0.680)));
 
-// What docs/calibrating.md says of scale 1.0, computed with numpy and ml_dtypes.
+// What docs/evidence.md says of scale 1.0, computed with numpy and ml_dtypes.
 INSTANTIATE_TEST_SUITE_P(Readme, Gaussian,
                          testing::Values(GaussianCase{0.06, 0.0262, 0.0270}, GaussianCase{120, 0.0262, 0.0270},
                                          near(0x1p-7, 0.0722), near(0x1p-8, 0.1444), near(0x1p-9, 0.2887),
