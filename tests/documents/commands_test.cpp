@@ -27,6 +27,7 @@ const std::set<std::string> kForeign = {
     "--bind-to",
     "--build",
     "--calculate-kv-scales",
+    "--fmad",
     "--from",
     "--image",
     "--install",
@@ -42,6 +43,7 @@ const std::set<std::string> kForeign = {
     "--rm",
     "--text",
     "--time",
+    "--update",
     "--user",
 };
 

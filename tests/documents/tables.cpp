@@ -7,7 +7,7 @@
 namespace kvcal::documents {
 
 std::span<const Table> tables() {
-  static constexpr std::array kTables = {Table{"CONTRIBUTING.md", "includes", table_of_includes},
+  static constexpr std::array kTables = {Table{"docs/development.md", "includes", table_of_includes},
                                          Table{"docs/models.md", "models", table_of_models},
                                          Table{"docs/models.md", "served classes", table_of_served_classes},
                                          Table{"docs/models.md", "downloads", table_of_downloads},

@@ -1,4 +1,4 @@
-// Which folders may include which, as data: the rule checks it, and CONTRIBUTING.md shows it.
+// Which folders may include which, as data: the rule checks it, and docs/development.md shows it.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace kvcal::rules {
 /// own: "ops" does not allow "ops/cpu".
 struct IncludeRule {
   std::string_view folder;                    // below lib/, or kernels
-  std::string_view remark;                    // what CONTRIBUTING.md says of it
+  std::string_view remark;                    // what docs/development.md says of it
   std::vector<std::string_view> may_include;  // folders, or single headers
 };
 
