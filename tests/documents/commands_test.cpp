@@ -27,6 +27,7 @@ const std::set<std::string> kForeign = {
     "--bind-to",
     "--build",
     "--calculate-kv-scales",
+    "--coverage",
     "--fmad",
     "--from",
     "--image",
