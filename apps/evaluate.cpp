@@ -281,21 +281,22 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       ->delimiter(',')
       ->type_name("NAME");
   verb->add_option("--sample", flags->run.sample,
-                   "With --per-layer or --choose: measure single layers on so many prompts (default: all)")
+                   "With --per-layer or --choose: measure single layers on N prompts (default: all)")
       ->type_name("N");
   verb->add_option("--max-bytes-per-token", flags->max_bytes_per_token,
                    "With --choose: exit with 1 when the cache takes more than this");
   verb->add_flag("--generate", flags->generate, "Also answer every prompt greedily with each variant's cache");
   verb->add_option("--max-new-tokens", flags->max_new_tokens, "With --generate: most tokens of an answer")
       ->capture_default_str();
-  verb->add_flag("--undivided", flags->undivided,
-                 "Also the first file on a server that multiplies by scales and does not divide");
+  verb->add_flag(
+      "--undivided", flags->undivided,
+      "Also evaluate the first file as on servers that multiply by the scale on read but do not divide on write");
   verb->add_option("--state-dtype", flags->state_dtypes,
                    "Also the caches as they are with recurrent states in bf16 or f16; limits are about these, too")
       ->delimiter(',')
       ->type_name("NAME");
   verb->add_option("--keep-recent", flags->run.keep_recent,
-                   "Round rows only once their block of so many tokens is complete (default: before they are read)");
+                   "Quantize cache rows only after their block of N tokens is full (default: before they are read)");
   verb->add_flag("--query", flags->query,
                  "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
   verb->add_option(
@@ -303,9 +304,9 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");
   verb->add_option(
       "--min-agreement", flags->min_agreement,
-      "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1; with --choose, the recipe's");
+      "Exit with 1 when top-1 agreement with the reference is below this, 0 to 1; with --choose, the recipe's");
   verb->add_option("--min-correct", flags->min_correct,
-                   "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
+                   "Exit with 1 when the share of answers containing what their prompt expects is below this, 0 to 1");
   verb->add_option("-o,--out", flags->out, "File to write; - prints it")->type_name("FILE")->capture_default_str();
   verb->add_flag("--resume", flags->resume,
                  "Save the state of the run in OUT.kvcal-resume, and continue from there if it exists");
@@ -321,7 +322,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       ->type_name("NAME")
       ->capture_default_str();
   verb->add_option("--chunk-tokens", flags->run.chunk_tokens, "Tokens per batch (default: as memory allows)");
-  verb->add_option("--max-model-len", flags->run.max_model_len, "Tokens the server will allow (default: the model's)");
+  verb->add_option("--max-model-len", flags->run.max_model_len, "Context length of the server (default: the model's)");
   flags->prompts.add_to(*verb);
   flags->prompts.add_needles_to(*verb);
   verb->footer(

@@ -368,7 +368,7 @@ void add_inspect(CLI::App& app, Job& chosen) {
                    "Context length of the server; selects longrope factors (default: the model's)");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->add_flag("--identity", flags->identity,
-                 "Print which checkpoint it is, as statistics files say it; of any class, as JSON");
+                 "Print the checkpoint's identity as statistics files have it, for any class, as JSON");
   verb->footer(
       "Examples:\n"
       "  kvcal inspect ./Qwen3-0.6B\n"

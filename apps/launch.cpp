@@ -40,10 +40,9 @@ const Kind& kind_named(const std::string& name) {
 // A script is lines: what is in a word must not end one, least of all the one that begins the command of a job.
 void check_word(const std::string& what, const std::string& word) {
   if (printable(word) != word)
-    fail(
-        what + " is " + quoted(word) +
-        ": it has a line break, another character that is not seen as it is, or a command of a CI system, which cannot "
-        "stand in a script; rename it, or give it by a link");
+    fail(what + " is " + quoted(word) +
+         ": it has a line break, another character that is not seen as it is, or a command of a CI system, which a "
+         "script cannot contain; rename it, or give it by a link");
 }
 
 void check_words(const LaunchFlags& flags) {

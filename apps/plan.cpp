@@ -135,7 +135,7 @@ Planned resolve(const PlanFlags& flags) {
   if (!flags.recipe.empty() && !flags.scales.empty())
     fail("--recipe and --scales both say which caches stay in BF16: give one of them");
   if (!flags.recipe.empty() && flags.mtp)
-    fail("--recipe says nothing of the MTP layer's cache, which --mtp counts: give one of them");
+    fail("--recipe does not cover the MTP layer, which --mtp counts: give one of them");
   Deployment deployment = deployment_of(flags);
   const ConfigFile file = read_config(flags.model);
   PlannedModel model = planned_model(file.config, flags.mtp);
@@ -363,7 +363,7 @@ void add_plan(CLI::App& app, Job& chosen) {
       ->type_name("SIZE");
   verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)")
       ->type_name("SIZE");
-  verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache")
+  verb->add_option("--scales", flags->scales, "Scale file: layers that it calls keep16 get a BF16 cache")
       ->type_name("FILE");
   verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
       ->type_name("EVALUATION");

@@ -25,7 +25,7 @@ PlannedModel planned_model(const Json& config, bool mtp) {
   const std::unique_ptr<Model> model = parse_model(config);
   if (mtp && model->spec().mtp_names.empty())
     fail("--mtp: this program does not read the MTP layers of " + quoted(model->spec().architecture) +
-         ", or config.json has not exactly one; without it the model is planned for as before");
+         ", or config.json does not have exactly one; without --mtp the model is planned as before");
   if (mtp) model->add_mtp_layer();
   return {model->spec(), ""};
 }

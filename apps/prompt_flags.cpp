@@ -45,7 +45,7 @@ void PromptFlags::add_to(CLI::App& verb) {
 
 void PromptFlags::add_needles_to(CLI::App& verb) {
   CLI::Option* lengths = verb.add_option("--needles", needles.lengths,
-                                         "Hide a number in the prompts' text instead, in prompts of so many tokens")
+                                         "Hide a number in the prompts' text instead, in prompts of N tokens")
                              ->group(kGroup)
                              ->delimiter(',')
                              ->type_name("N");

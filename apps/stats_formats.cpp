@@ -47,14 +47,15 @@ Lines formats_table(const Statistics& statistics) {
       sampled_rows = std::max(sampled_rows, errors.sampled_rows);
       lacks_int4 |= errors.sampled_rows > 0 && !errors.int4_per_row;
     }
-  const std::string sampled = sampled_rows == 0 ? " and nvfp4: not sampled, as by an older kvcal"
-                                                : " and nvfp4: of " + std::to_string(sampled_rows) + " sampled tokens";
+  const std::string sampled = sampled_rows == 0
+                                  ? " and nvfp4: not sampled, as in statistics of an older kvcal"
+                                  : " and nvfp4: from " + std::to_string(sampled_rows) + " sampled tokens";
   return table.text() +
          Lines(
              "relative RMS error of the worst head, at the default policy's scales; per row (a scale for each token "
              "and "
              "head)" +
-             sampled + (lacks_int4 ? "; int4: not of rows of MLA, nor of statistics of an older kvcal" : "") + ".");
+             sampled + (lacks_int4 ? "; int4: not for rows of MLA, nor from statistics of an older kvcal" : "") + ".");
 }
 
 }  // namespace kvcal

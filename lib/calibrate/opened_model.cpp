@@ -17,7 +17,7 @@ OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_
   if (!mtp) return;
   if (spec().mtp_names.empty())
     fail("--mtp: this program does not read the MTP layers of " + quoted(spec().architecture) +
-         ", or config.json has not exactly one; without it the model is calibrated as before");
+         ", or config.json does not have exactly one; without --mtp the model is calibrated as before");
   if (!has_mtp_layer(spec(), weights))
     fail("--mtp: " + quoted(folder.string()) + " has no tensors " + quoted(spec().mtp_names + "*") +
          "; many quantized copies leave the MTP layer out");

@@ -175,7 +175,7 @@ class Comparison {
     if (r_.statistics || s.values.size() > 1) return;
     const double ratio = s.values[0] / static_cast<double>(site.scale);
     if (ratio < 1 - 1e-6 || ratio > 1 + 2 * kBf16)
-      add("V06", s, number_text(site.scale), number_text(s.values[0]) + ", " + times(ratio) + " of it");
+      add("V06", s, number_text(site.scale), number_text(s.values[0]) + " (" + times(ratio) + ")");
   }
 
   void add(const char* rule, const StoredScale& s, std::string expected, std::string actual) {

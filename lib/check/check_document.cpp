@@ -56,7 +56,7 @@ void add_unknown(const SchemaError& error, bool later, const std::vector<std::st
   if (later)
     return report.add("A05", path, "a member that version " + std::string(kArtifactVersion) + " does not have");
   const std::string nearest = nearest_match(error.unknown_member, known);
-  report.add("A03", path, "unknown member " + quoted(error.unknown_member),
+  report.add("A03", path, "unknown member",
              nearest.empty() ? "a member of version " + std::string(kArtifactVersion) : quoted(nearest),
              quoted(error.unknown_member));
 }

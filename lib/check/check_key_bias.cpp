@@ -35,7 +35,7 @@ double largest_of(const std::vector<float>& bias) {
   return largest;
 }
 
-/// The largest that any channel of a head can get of the bias at some position: RoPE turns pairs.
+/// The largest that any channel of a head can get of the bias at some position: RoPE rotates pairs.
 double reach_of(const std::vector<float>& head, const KvLayout& cache) {
   double reach = largest_of(head);
   if (cache.pair_bound == PairBound::None) return reach;

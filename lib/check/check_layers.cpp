@@ -149,7 +149,7 @@ void check_mtp_layers(const Json& document, Report& report) {
   for (int64_t i = 0; i < n; ++i)
     if (const int64_t index = get_int((*layers)[static_cast<size_t>(i)], "index"); index != n_layers + i)
       report.add("L03", at("mtp_layers", static_cast<size_t>(i), "index"), "the index of an MTP layer",
-                 std::to_string(n_layers + i) + ", behind the model's layers", std::to_string(index));
+                 std::to_string(n_layers + i) + ", after the model's layers", std::to_string(index));
   if (layers) check_heads(document, "mtp_layers", report);
 }
 

@@ -71,7 +71,7 @@ struct MeasurementCheck {
     const auto check = [&](const std::string& member, float value) {
       if ((std::bit_cast<uint32_t>(value) & 0xFFFF) != 0)
         report.add("N03", path + "." + member, "the measured magnitude",
-                   "a bf16 number, of which the next below is " + number_text(next_below(value)), number_text(value));
+                   "a bf16 number; the next below is " + number_text(next_below(value)), number_text(value));
     };
     const auto each = [&](const char* member, const std::vector<float>& values) {
       for (size_t i = 0; i < values.size(); ++i) check(member + ("[" + std::to_string(i) + "]"), values[i]);

@@ -28,7 +28,7 @@ void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, con
                "prompt " + quoted(site.growth.depends_on->on) + " alone");
   else if (!site.growth.converged)
     report.add("K09", path + ".growth", "the growth with the last prompts and by packing them differently",
-               "at most " + number_text(limits.growth), "more, or unknown");
+               "at most " + number_text(limits.growth), "higher, or unknown");
   const DamageAtScale& damage = site.assessment.at_scale;
   if (!is_cached || damage.fitness == Fitness::Fine) return;
   const std::optional<double> limit = limit_of(limits, damage.decided_by), value = deciding_value(damage);

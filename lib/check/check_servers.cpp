@@ -17,7 +17,7 @@ void check_names(const FolderUnderTest& f, const ServedScales& served, Report& r
     const ServerSupport& support = f.spec.is_mtp(s.layer) ? served.mtp : served.support;
     const Effect effect = effect_of(support, spelling_of(s.spelling), s.site == Site::Value ? 'v' : 'k');
     if (loads(effect) || stops(effect)) continue;  // a stop is V01 or V11
-    report.add({"C16", s.tensor, str(served.server) + " " + std::string(support.architecture),
+    report.add({"C16", s.tensor, "this name in " + str(served.server) + " " + std::string(support.architecture),
                 scale_tensor(support, s.attention, s.site == Site::Value ? 'v' : 'k'), std::string(name_of(effect)), 0,
                 f.path_of(s.file)});
   }
@@ -42,8 +42,9 @@ void check_rounding(const FolderUnderTest& f, const ServedScales& served, Report
       const auto stored = f.stored.of(l.cache, site);
       if (!loaded || stored.size() != 1 || values->empty() || stored[0]->values.empty()) continue;
       if (values->front() < stored[0]->values.front())
-        report.add({"V04", stored[0]->tensor, str(served.server) + " holds", number_text(stored[0]->values.front()),
-                    number_text(values->front()), 0, f.path_of(stored[0]->file)});
+        report.add({"V04", stored[0]->tensor, "the scale that " + str(served.server) + " holds",
+                    number_text(stored[0]->values.front()), number_text(values->front()), 0,
+                    f.path_of(stored[0]->file)});
     }
 }
 
@@ -56,8 +57,8 @@ void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& 
   if (!is_misapplied(served)) return;
   for (const ServedLayer& l : served.layers)
     if (l.key_loaded && l.key.front() != 1)
-      report.add({"V07", l.module, str(served.server) + " on latent attention", "1", number_text(l.key.front()), 0,
-                  f.path_of("config.json")});
+      report.add({"V07", l.module, "the scale that " + str(served.server) + " uses for latent attention", "1",
+                  number_text(l.key.front()), 0, f.path_of("config.json")});
 }
 
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
@@ -81,8 +82,8 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
   check_rounding(f, served, report);
   check_latent(f, served, report);
   if (!served.auto_is_fp8)
-    report.add(
-        {"V03", "", name + " with --kv-cache-dtype auto", "FP8", "the model's dtype", 0, f.path_of("config.json")});
+    report.add({"V03", "", "the cache of " + name + " with --kv-cache-dtype auto", "FP8", "the model's dtype", 0,
+                f.path_of("config.json")});
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ void note_shape_of_model(const FolderUnderTest& f, Report& report) {
                std::to_string(f.spec.caches.size()) + " of " + std::to_string(f.spec.layers.size()));
   if (const KvLayout* other = first_other_layout(f.spec))
     report.add("C10", module_of(f, *other), "heads and their width", "",
-               std::to_string(other->n_kv_heads) + " of " + std::to_string(other->head_dim_k) + ", elsewhere " +
-                   std::to_string(f.spec.caches[0].n_kv_heads) + " of " + std::to_string(f.spec.caches[0].head_dim_k));
+               std::to_string(other->n_kv_heads) + " heads of width " + std::to_string(other->head_dim_k) +
+                   ", elsewhere " + std::to_string(f.spec.caches[0].n_kv_heads) + " of width " +
+                   std::to_string(f.spec.caches[0].head_dim_k));
 }
 
 bool has_queries(const FolderUnderTest& f) {

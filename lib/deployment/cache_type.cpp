@@ -97,7 +97,7 @@ CacheType left_to_server(const CacheRequest& r) {
     return both ? known("fp8", "checkpoint") : not_known("which server it is (--server)");
   }
   if (const Line* line = line_of(r, declared)) return known(std::string(line->becomes), "checkpoint");
-  return not_known("the server's log: what this version makes of the declared cache was not looked at");
+  return not_known("the server's log: what this version makes of the declared cache was not checked");
 }
 
 CacheType asked_for(const CacheRequest& r) {
@@ -111,12 +111,12 @@ CacheType cache_type(const CacheRequest& request) {
   const CacheType asked = asked_for(request);
   if (request.logged.empty()) return asked;
   if (!request.logged_too.empty())
-    return {.open = "the log of one run: this one tells of " + request.logged + " and of " + request.logged_too,
+    return {.open = "the log of one run: this one names " + request.logged + " and " + request.logged_too,
             .contradicted = true};
   const CacheType logged = known(request.logged, "log");
   const bool explicitly = asked.decided_by == "option";
   if (!explicitly || asked.quantized == logged.quantized) return explicitly ? asked : logged;
-  return {.open = "inputs of one run: the options ask for " + request.asked + ", the log tells of " + request.logged,
+  return {.open = "inputs of one run: the options ask for " + request.asked + ", the log names " + request.logged,
           .contradicted = true};
 }
 

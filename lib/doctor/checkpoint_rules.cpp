@@ -227,9 +227,8 @@ constexpr CombinationRule kRules[] = {
               "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
      kTensors | kKnownServer, nowhere_to_load},
     {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
-      "damage: 1.0 is right wherever magnitudes stay below 448; reported of 0.27.1, and the versions up to 0.32 were "
-      "not "
-      "looked at",
+      "damage: 1.0 is right wherever magnitudes stay below 448; reported for 0.27.1; versions up to 0.32 were not "
+      "checked",
       "vLLM 0.33.0, which loads them, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 9, "L08 LG2"},
      kTensors | kVllm,

@@ -67,7 +67,7 @@ FactRow delivered(const Facts& f) {
   if (!of) {
     const Server newest = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
     const EngineVersion known_of = {newest.major, newest.minor, newest.patch};
-    return open(name, "the server's log: of " + str(*f.version) + " this was not looked at, of " + str(known_of) +
+    return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " + str(known_of) +
                           " it is known");
   }
   try {

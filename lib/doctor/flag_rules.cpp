@@ -290,7 +290,7 @@ constexpr CombinationRule kRules[] = {
      per_token_head},
     {{"F32", Error, Reported,
       "the cache is asked for in another 16-bit type than the model computes in: fluent nonsense was reported",
-      "that this version does it: reported of 0.28.0, not looked at in others", "--kv-cache-dtype auto",
+      "that this version does it: reported for 0.28.0, not checked in others", "--kv-cache-dtype auto",
       "vllm issue 54338", Cause::FormatUnsupported, 8},
      kFlags | kCheckpoint | kVllm,
      other_half},

@@ -124,7 +124,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kGpu | kVllm | kLatent,
      e5m2_on_rocm},
     {{"F17", Error, Reported, "the draft model's cache becomes FP8, too, which was reported to crash on this GPU",
-      "that it crashes here: it was reported of one version, and the report is open",
+      "that it crashes here: it was reported for one version, and the report is open",
       "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.28 has it), or no draft",
       "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
      kFlags | kCheckpoint | kGpu | kVllm | kQuantized,
@@ -152,7 +152,7 @@ constexpr CombinationRule kRules[] = {
      before_ampere},
     {{"B21", Warning, Reported,
       "FlashInfer with an FP8 cache and CUDA graphs on this GPU: random output and illegal accesses were reported",
-      "that this version does it: reported with 0.26 to 0.28, and of a FlashInfer 0.6.8; Triton and eager runs were "
+      "that this version does it: reported with 0.26 to 0.28, and with FlashInfer 0.6.8; Triton and eager runs were "
       "sound",
       "--enforce-eager, then --attention-backend TRITON_ATTN, and compare", "vllm issues 41651, 54225, 54331",
       Cause::KernelDefect, 6},

@@ -126,12 +126,12 @@ constexpr CombinationRule kRules[] = {
       "anything about the cache: an unquantized one does it too; reasoning that loops is a finding of its own",
       "more max_tokens where they ended first; else the same prompt without --reasoning-parser, to see where thinking "
       "ends",
-      "reported of vLLM with --reasoning-parser qwen3", Cause::AnswerInReasoning, 5},
+      "reported for vLLM with --reasoning-parser qwen3", Cause::AnswerInReasoning, 5},
      kOutput,
      no_answer},
     {{"E14", Note, Reported,
-      "there is a report of Qwen3.6-27B-FP8 with prefix caching in which, after a while, all answers are '!' until a "
-      "restart",
+      "there is a report about Qwen3.6-27B-FP8 with prefix caching in which, after a while, all answers are '!' until "
+      "a restart",
       "that this is the same: its cause is not known, and an attempt with vLLM 0.28.0 did not reproduce it",
       "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
      kOutput | kModel | kKnownServer,

@@ -35,7 +35,7 @@ Found other_weights(const Facts& f) {
   return found;
 }
 
-// Of a wrapper, such as a vision model, scale files have the outer type, facts the text model's: the class tells.
+// For wrappers, such as vision models, the scale file has the outer model_type, facts the inner: compare the classes.
 Found other_model_type(const Facts& f) {
   if (!f.scales->architecture.empty() && f.scales->architecture == f.model.architecture) return {};
   const bool differs =

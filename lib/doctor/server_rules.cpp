@@ -175,14 +175,14 @@ constexpr CombinationRule kRules[] = {
     {{"W03", Note, Established,
       "the KV cache is not quantized; whether this server applies the checkpoint's scales to it all the same is not "
       "known",
-      "that the cache is without fault",
+      "that the cache is fine",
       "give --model MODEL, --server NAME@VERSION and the attention backend: some "
       "apply them",
       "sglang 0.5.8 to 0.5.23 flashinfer_backend.py, triton_backend.py; vllm 0.33.0 "
       "v1/attention/backends/flashinfer.py"},
      kFlags | kPlain,
      may_apply_scales},
-    {{"W04", Warning, Established, "the inputs tell of different caches: they are not of one run", "",
+    {{"W04", Warning, Established, "the inputs describe different caches: they are not from one run", "",
       "give the log of this command alone", "options of the serve command; the server's log"},
      kLog,
      two_types},

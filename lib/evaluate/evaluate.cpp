@@ -29,8 +29,7 @@ void check_model(const OpenedModel& model, const std::filesystem::path& folder) 
 
 /// Of --keep-recent: what reads rows of a block before it is complete.
 void check_blocks(const ModelSpec& spec) {
-  if (spec.images_seen_whole)
-    fail("--keep-recent is not possible with this model: tokens of an image see those behind them");
+  if (spec.images_seen_whole) fail("--keep-recent is not possible with this model: tokens of an image see later ones");
 }
 
 void check_expectations(const FedPrompts& fed) {

@@ -37,7 +37,7 @@ ExportPlan plan(const ExportInput& input) {
   result.serving.snippet = vllm_snippet(input, "fp8");
   result.serving.notes = {"without --kv-cache-dtype the cache stays in the model's dtype and the scales are not used",
                           "the values are exact in bfloat16, rounded up: vLLM keeps them in the model's dtype",
-                          "loaded so by vLLM 0.33.0; of SGLang it was read in the sources, not run"};
+                          "vLLM 0.33.0 loaded it so; for SGLang the sources were read, not run"};
   add_sglang_command(input, naming, "fp8_e4m3", result.serving);
   add_evidence(naming, result.serving);
   return result;

@@ -54,7 +54,7 @@ class BoundedLinear {
  public:
   struct Shape {
     int64_t out, in;
-    int64_t n_turned = 0;  // heads that RoPE turns
+    int64_t n_turned = 0;  // heads that RoPE rotates
   };
   BoundedLinear(const Dims& dims, const Shape& shape, WeightLoader& loader, WeightBinder w) {
     const HostLinear stored = projection(w, "linear", shape.out, shape.in);

@@ -69,7 +69,7 @@ std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int6
   d.head_dim = read_size(text, "index_head_dim", kDefaultWidth);
   if (d.head_dim < rope)
     fail("index_head_dim is " + std::to_string(d.head_dim) + ", expected at least the " + std::to_string(rope) +
-         " channels that RoPE turns (qk_rope_head_dim)");
+         " channels that RoPE rotates (qk_rope_head_dim)");
   check_product("an indexer", {d.n_heads, d.head_dim, get_int_or(text, "hidden_size", 1)});
   check_product("an indexer", {d.n_heads, d.head_dim, get_int_or(text, "q_lora_rank", 1)});
   d.has_own = read_own_layers(text, n_layers);

@@ -226,7 +226,7 @@ void refuse_architecture(const Json& config, std::string_view name, std::span<co
   fail("unknown architecture " + quoted(name) +
        (type && type->is_string() ? ", model_type " + quoted(type->get<std::string>()) : "") +
        likely_cause(name, known) + "; docs/models.md lists the " + std::to_string(known.size()) + " known ones" +
-       (guess ? ", its config tells of " + caches_text(guess->spec) : "") +
+       (guess ? ", its config describes " + caches_text(guess->spec) : "") +
        (guess && !guess->open.empty() ? " (" + guess->open + ")" : "") + "; " + std::string(kOtherWay));
 }
 

@@ -166,7 +166,7 @@ class Collector {
     if (repeated.empty()) return;
     set_.notes.push_back(std::to_string(repeated.size()) + " id(s) are used for several prompts, first " +
                          quoted(*repeated.begin()) +
-                         ": each of these got a '#' and digits of its content behind its id");
+                         ": each of these got a '#' and digits of its content after its id");
     for (PromptRecord& r : set_.records)
       if (r.is_named && repeated.contains(r.id)) r.id += "#" + sha256_hex(r.canonical).substr(0, kIdDigits);
   }

@@ -55,7 +55,7 @@ bool RecordSplitter::step(char c) {
       return true;
     case At::BehindElement:
       if (is_blank(c)) return true;
-      if (c != ',' && c != ']') fail_at_line("expected ',' or ']' behind record " + std::to_string(index_));
+      if (c != ',' && c != ']') fail_at_line("expected ',' or ']' after record " + std::to_string(index_));
       at_ = At::Between;
       after_comma_ = c == ',';
       in_array_ = c == ',';

@@ -179,7 +179,7 @@ bool is_verified(const Server& server) { return compare(server, verified_server(
 std::vector<std::string> version_notes(const Server& server) {
   const Server verified = verified_server(server.kind);
   if (is_verified(server)) return {};
-  std::vector<std::string> notes = {"what " + str(server) + " does with these scales was not looked at; of " +
+  std::vector<std::string> notes = {"what " + str(server) + " does with these scales was not checked; for " +
                                     str(verified) + " it is known"};
   if (server.kind == ServerKind::Vllm)
     for (std::string& note : vllm_notes(server)) notes.push_back(std::move(note));

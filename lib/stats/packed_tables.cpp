@@ -96,7 +96,7 @@ Statistics unpacked_tables(std::string_view bytes, const Statistics& like) {
       if (site_exists(cache.layout, site))
         made.at(site) = unpacked_site(from, extents_in(like.run, cache.layout, site));
   }
-  if (!from.at_end()) fail("the tables of another part go on behind their end");
+  if (!from.at_end()) fail("the tables of another part go on past their end");
   check_statistics(statistics);
   return statistics;
 }

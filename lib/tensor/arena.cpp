@@ -40,7 +40,7 @@ void Arena::check_ends() {
   const std::vector<Tensor> guarded = std::exchange(guarded_, {});
   for (const Tensor& t : guarded)
     if (std::any_of(end_of(t), end_of(t) + kAlignment, [](unsigned char byte) { return byte != kPoisonByte; }))
-      fail("something was stored behind the end of " + str(t));
+      fail("something was stored past the end of " + str(t));
 }
 
 void Arena::reset() {

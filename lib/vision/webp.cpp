@@ -48,7 +48,7 @@ StoredImage read_webp(std::string_view bytes) {
   const std::unique_ptr<WebPDemuxer, DemuxerDeleter> demuxer(WebPDemux(&file));
   if (!demuxer || WebPGetFeatures(file.bytes, file.size, &config.input) != VP8_STATUS_OK)
     fail("is broken or cut short");
-  if (config.input.has_animation) fail("moves; a picture that stands still is expected");
+  if (config.input.has_animation) fail("is animated; a still picture is expected");
   if ((config.input.format == kLossless || config.input.has_alpha) && bytes.size() > kMostLossless)
     fail("has " + std::to_string(bytes.size()) + " bytes without loss or with transparency, at most " +
          std::to_string(kMostLossless) + " are accepted");

@@ -294,7 +294,7 @@ TEST(Runtime, TheArenaSeesWhatIsStoredBehindATensor) {
   for (const int64_t n : {100, 128}) {
     store_behind(n);
     EXPECT_EQ(message_of([&] { arena.reset(); }),
-              "something was stored behind the end of F32 [" + std::to_string(n) + "]");
+              "something was stored past the end of F32 [" + std::to_string(n) + "]");
   }
   const DeviceArena::Position before = arena.position();
   store_behind(7);

@@ -138,7 +138,7 @@ TEST(Guess, IsOfClassesThatAreRefusedForOtherThanTheirCaches) {
 
 TEST(Guess, IsInTheRefusalWithTheOtherWay) {
   expect_contains(refusal(foo()),
-                  "known ones, its config tells of 4 layers: 4 with 2 KV heads of 16 (8 query heads); "
+                  "known ones, its config describes 4 layers: 4 with 2 KV heads of 16 (8 query heads); "
                   "'kvcal-torch calibrate' measures most decoders that transformers runs (docs/torch.md)");
   expect_contains(refusal(foo({{"model_type", 7}})), "unknown architecture 'FooForCausalLM'; docs/models.md");
   Json unnamed = foo();

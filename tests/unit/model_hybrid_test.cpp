@@ -215,7 +215,7 @@ TEST(HybridConfig, minimaxs_layers_are_words_or_take_turns) {
   expect_refusal(with({{"layer_types", {"full_attention", "conv", "conv", "conv"}}}), "'conv'");
 }
 
-// The reference framework's class turns whole heads, vLLM's (up to 0.22) turned the first rotary_dim channels.
+// The reference framework's class rotates whole heads, vLLM's (up to 0.22) rotated the first rotary_dim channels.
 TEST(HybridConfig, minimax_turns_whole_heads_or_is_refused) {
   const auto with = [](Json changes) { return model("MiniMaxForCausalLM", changes); };
   EXPECT_EQ(spec_of(with(Json::object())).caches[0].rotary_dim, 16);

@@ -193,7 +193,7 @@ TEST(LatentConfig, keys_of_an_indexer_are_checked) {
   expect_refused(sparse({{"index_topk_pattern", "SFFF"}}), "index_topk_pattern begins with a layer that shares");
   expect_refused(sparse({{"index_topk", 0}}), "index_topk is 0");
   expect_refused(sparse({{"index_head_dim", 6}}),
-                 "index_head_dim is 6, expected at least the 8 channels that RoPE turns");
+                 "index_head_dim is 6, expected at least the 8 channels that RoPE rotates");
   expect_refused(sparse({{"rope_interleave", false}}), "rope_interleave is false");
   expect_refused(
       sparse({{"layer_types", {"indexed_attention", "full_attention", "indexed_attention", "indexed_attention"}}}),

@@ -15,7 +15,7 @@ Json some(const char* architecture, Json changes = Json::object()) {
   return config;
 }
 
-/// The caches by layer: whether RoPE turns keys.
+/// The caches by layer: whether RoPE rotates keys.
 std::vector<bool> turning(const Json& config) {
   std::vector<bool> t;
   const auto model = parse_model(config);

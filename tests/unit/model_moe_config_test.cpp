@@ -224,7 +224,7 @@ TEST(BailingConfig, refusals) {
   EXPECT_EQ(refusal(ling({{"moe_router_enable_expert_bias", true}, {"rotary_dim", 8}, {"partial_rotary_factor", 0.5}})),
             "accepted");
   expect_refusal(ling({{"score_function", "sigmoid"}}), "moe_router_enable_expert_bias false");
-  expect_refusal(ling({{"rotary_dim", 8}}), "rotary_dim is 8, but partial_rotary_factor turns 16");
+  expect_refusal(ling({{"rotary_dim", 8}}), "rotary_dim is 8, but partial_rotary_factor rotates 16");
   expect_refusal(ling({{"use_bias", true}}), "use_bias is true");
   expect_refusal(ling({{"norm_head", true}}), "norm_head is true");
   expect_refusal(ling({{"use_sliding_window", true}, {"sliding_window", 4}}), "use_sliding_window is true");

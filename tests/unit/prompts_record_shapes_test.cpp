@@ -210,7 +210,7 @@ TEST(PromptSet, BrokenArraysNameTheirLine) {
   EXPECT_EQ(message("[{\"text\": \"a\"},\n {\"text\": \"b\"}"),
             "p.json: not valid JSON at line 2: the file ends inside an array; is it complete?");
   EXPECT_EQ(message("[{\"text\": \"a\"}\n {\"text\": \"b\"}]"),
-            "p.json: not valid JSON at line 2: expected ',' or ']' behind record 1");
+            "p.json: not valid JSON at line 2: expected ',' or ']' after record 1");
   EXPECT_EQ(message("[{\"text\": \"a\"},]"), "p.json: not valid JSON at line 1: expected a record, found ']'");
   EXPECT_EQ(message("[{\"text\": \"a}\n]"),
             "p.json: not valid JSON at line 1: a text has no closing quote in its line");

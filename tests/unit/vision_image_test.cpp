@@ -98,7 +98,7 @@ TEST(Images, broken_files_are_refused_in_one_line) {
 }
 
 TEST(Images, moving_pictures_are_refused) {
-  EXPECT_EQ(message_of_image(bytes_of("moving.webp")), "WebP: moves; a picture that stands still is expected");
+  EXPECT_EQ(message_of_image(bytes_of("moving.webp")), "WebP: is animated; a still picture is expected");
 }
 
 TEST(Images, large_lossless_pictures_are_refused) {

@@ -98,7 +98,7 @@ def _parse(path, root, sha256):
     for entry in root["layers"]:
         layer = _parse_layer(path, entry)
         if layer.index in layers:
-            raise ScaleError(f"{path}: layer {layer.index} stands there twice")
+            raise ScaleError(f"{path}: layer {layer.index} is there twice")
         layers[layer.index] = layer
     mtp = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
     owners = {e["index"]: e["shares_kv_with"] for e in root["layers_without_kv"] if "shares_kv_with" in e}

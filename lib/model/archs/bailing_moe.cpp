@@ -59,7 +59,7 @@ MoeDims read_moe(const Json& text, int64_t hidden) {
 RopeSpec read_rotation(const Json& text, int64_t head_dim) {
   RopeSpec rope = read_rope(text, head_dim, {});
   if (const int64_t given = get_int_or(text, "rotary_dim", rope.rotary_dim); given != rope.rotary_dim)
-    fail("rotary_dim is " + std::to_string(given) + ", but partial_rotary_factor turns " +
+    fail("rotary_dim is " + std::to_string(given) + ", but partial_rotary_factor rotates " +
          std::to_string(rope.rotary_dim) + " of a head's " + std::to_string(head_dim));
   return rope;
 }

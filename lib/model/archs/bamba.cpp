@@ -34,11 +34,11 @@ class Bamba final : public DecoderModel {
   explicit Bamba(const Json& config) : dims_(read_decoder_dims(config, kDefaults)) {
     final_eps_ = dims_.eps;
     rope_ = read_rope(config, dims_.head_dim, kRopeDefaults);
-    // The reference turns half of every head, whatever the file says; so a file that says otherwise is another model.
+    // The reference rotates half of every head, whatever the file says; so a file that says otherwise is another model.
     if (const int64_t d = get_int_or(config, "attn_rotary_emb", rope_.rotary_dim);
         rope_.rotary_dim != dims_.head_dim / 2 || d != rope_.rotary_dim)
       fail("RoPE over " + std::to_string(std::max(d, rope_.rotary_dim)) + " of " + std::to_string(dims_.head_dim) +
-           " dimensions of a head; this architecture turns half of them");
+           " dimensions of a head; this architecture rotates half of them");
     mamba_ = read_mamba2_dims(config, dims_.hidden, dims_.eps);
     const Bias bias = get_bool_or(config, "attention_bias", false) ? Bias::Present : Bias::None;
     attention_ = {.qkv = bias, .o = bias};

@@ -119,7 +119,7 @@ float read_cohere_logit_scale(const Json& text) {
 
 int64_t read_cohere2_window(const Json& text) {
   if (text.contains("sliding_window") && text["sliding_window"].is_null())
-    fail("sliding_window is null: which layers turn by RoPE is then not known");
+    fail("sliding_window is null: which layers rotate by RoPE is then not known");
   return read_size(text, "sliding_window", kDefaultWindow);
 }
 

@@ -46,7 +46,7 @@ void refuse_variants(const Json& config) {
   if (const Json* linear = find_member(config, "linear_attn_config"))
     for (const char* key : {"gate_lower_bound", "use_full_rank_gate"}) refuse(*linear, key);
   if (!get_bool_or(config, "mla_use_nope", true))
-    fail("mla_use_nope is false: neither servers nor the reference turn anything in this architecture");
+    fail("mla_use_nope is false: neither servers nor the reference rotate anything in this architecture");
 }
 
 /// Which layers own a cache, by the numbers in linear_attn_config, which count from 1.

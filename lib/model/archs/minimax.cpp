@@ -1,6 +1,6 @@
 // MiniMaxForCausalLM (MiniMax-Text-01): lightning attention, which is a state space whose decay is a constant of head
 // and layer, beside softmax attention; experts in every layer; residuals are taken behind the norms, with factors. The
-// checkpoint's decay tables are not needed. Softmax layers turn whole heads, as the reference does.
+// checkpoint's decay tables are not needed. Softmax layers rotate whole heads, as the reference does.
 #include <cmath>
 
 #include "base/portable_math.h"
@@ -144,7 +144,7 @@ void check_whole_heads_turn(const Json& config, const DecoderDims& dims, const R
     if (turned != dims.head_dim)
       fail("rotary_dim is " + std::to_string(turned) + " of head_dim " + std::to_string(dims.head_dim) +
            ": this part of a head turned in vLLM up to 0.22, all of it does in the reference framework; only configs "
-           "that turn whole heads are read");
+           "that rotate whole heads are read");
 }
 
 class MiniMax final : public DecoderModel {

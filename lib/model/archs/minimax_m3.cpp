@@ -183,7 +183,7 @@ std::shared_ptr<const BlockIndexerDims> read_block_indexer(const Json& text, con
          std::to_string(dims.n_kv_heads) + " key-value heads for which its heads choose");
   if (d->head_dim < rope.rotary_dim)
     fail("index_head_dim is " + std::to_string(d->head_dim) + ", expected at least the " +
-         std::to_string(rope.rotary_dim) + " channels that RoPE turns");
+         std::to_string(rope.rotary_dim) + " channels that RoPE rotates");
   if (d->spec.n_local < 0 || d->spec.n_local > d->spec.n_picked)
     fail("index_local_blocks is " + std::to_string(d->spec.n_local) + ", expected 0 to " +
          std::to_string(d->spec.n_picked) + " (index_topk_blocks)");

@@ -26,7 +26,7 @@ def name_of(name):
 
 
 def halves(w, heads):
-    """GGUF has the two channels that RoPE turns side by side; checkpoints have them half a head apart."""
+    """GGUF has the two channels that RoPE rotates side by side; checkpoints have them half a head apart."""
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
 
