@@ -1,4 +1,9 @@
 // What loads where: the lines of the table of servers, classes that load alike together.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "documents/tables.h"
 #include "servers/server_table.h"
 
@@ -39,19 +44,45 @@ std::string row(ServerKind kind, const LoaderLine& loader) {
   const std::string write = plain.loads ? code(scale_suffix(plain.write, 'k')) : "nothing: " + plain.why_not;
   return "| " + str(server) + " | " + classes_of(kind, loader.name) + " | " + write + " | " + effect_text(plain, 'k') +
          " | " + effect_text(with(KvCarrier::ModelOpt), 'k') + " | " + effect_text(with(KvCarrier::None), 'k') + " | " +
-         effect_text(plain, 'q') + " | " + plain.backend + " |\n";
+         effect_text(plain, 'q') + " |\n";
+}
+
+struct BackendAnswer {
+  std::string text, classes;
+  int n_loaders = 0;
+};
+
+/// What attention backends do with a scale: for most classes of the server, then for those with another answer.
+std::string backends(ServerKind kind) {
+  std::vector<BackendAnswer> answers;
+  const Server server = verified_server(kind);
+  for (const LoaderLine& loader : loader_lines(kind)) {
+    const std::string classes = classes_of(kind, loader.name);
+    if (classes.empty()) continue;
+    const auto text = server_support(server, any_class(kind, loader.name), KvCarrier::CompressedTensors).backend;
+    auto same = std::ranges::find(answers, text, &BackendAnswer::text);
+    if (same == answers.end()) same = answers.insert(same, {text, "", 0});
+    same->classes += (same->classes.empty() ? "" : ", ") + classes;
+    ++same->n_loaders;
+  }
+  std::ranges::stable_sort(answers, std::greater(), &BackendAnswer::n_loaders);
+  std::string lines;
+  for (const BackendAnswer& answer : answers)
+    lines += "- " + str(server) + ", " + (lines.empty() ? "most classes" : answer.classes) + ": " + answer.text + "\n";
+  return lines;
 }
 
 }  // namespace
 
 std::string table_of_servers() {
   std::string text =
-      "| server | classes | write behind the attention module's name | in compressed-tensors | in fp8, ModelOpt | "
-      "without a quantization_config | `.q_scale` | backend applies it |\n|---|---|---|---|---|---|---|---|\n";
+      "| server | classes | written after the attention module's name | in compressed-tensors | in fp8, ModelOpt | "
+      "without a quantization_config | `.q_scale` |\n|---|---|---|---|---|---|---|\n";
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
     for (const LoaderLine& loader : loader_lines(kind))  // some are of MTP layers alone
       if (!classes_of(kind, loader.name).empty()) text += row(kind, loader);
-  return text;
+  return text + "\nWhat attention backends do with a scale:\n\n" + backends(ServerKind::Vllm) +
+         backends(ServerKind::Sglang);
 }
 
 }  // namespace kvcal::documents
