@@ -1,4 +1,4 @@
-// The catalog of log lines, as data: one table per server. docs/extending.md says how to add a line.
+// The catalog of log lines, as data: one table per server. CONTRIBUTING says how to add a line.
 #pragma once
 
 #include <span>

@@ -40,7 +40,7 @@ struct KvLayout {
   std::string kind = "gqa";             // or "mla": one row [latent | rope part] for all heads, no values of its own
   int64_t n_heads = 0, n_kv_heads = 0;  // query heads; key and value heads
   int64_t head_dim_k = 0, head_dim_v = 0;
-  int64_t rotary_dim = 0;  // first channels of a head ("mla": of the rope part) that RoPE rotates; 0 = no RoPE
+  int64_t rotary_dim = 0;  // first channels of a head ("mla": of the rope part) that RoPE turns; 0 = no RoPE
   PairBound pair_bound = PairBound::None;
   double softmax_scale = 0;
   double rope_magnitude = 1;   // RoPE lengthens every pair by this (yarn)

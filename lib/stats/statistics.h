@@ -101,7 +101,7 @@ int64_t heads_of(const KvLayout& layout, CacheSite site);
 int64_t width_of(const KvLayout& layout, CacheSite site);
 int64_t pairs_of(const KvLayout& layout, CacheSite site);
 
-/// The two channels of a key head, or of a rope part, that RoPE rotates as pair `pair`.
+/// The two channels of a key head, or of a rope part, that RoPE turns as pair `pair`.
 std::pair<int64_t, int64_t> pair_channels(const KvLayout& layout, int64_t pair);
 
 }  // namespace kvcal

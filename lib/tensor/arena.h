@@ -18,7 +18,7 @@ class Arena {
   Tensor allocate(const Shape& shape, DType dtype);
 
   /// Forgets every allocation. With poisoning on, fills all blocks with NaN bytes first, so that reading stale memory
-  /// shows, and throws Error when something was stored past the end of a tensor (tests).
+  /// shows, and throws Error when something was stored behind the end of a tensor (tests).
   void reset();
   void poison_on_reset(bool on) { poison_ = on; }
 

@@ -11,7 +11,7 @@
 
 namespace kvcal::test {
 
-/// Forgets the temporaries of a test; it fails when something was stored past the end of one.
+/// Forgets the temporaries of a test; it fails when something was stored behind the end of one.
 inline void end_of_test(Ops& op) {
   try {
     op.end_batch();
