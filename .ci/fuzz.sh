@@ -17,11 +17,15 @@ if [ $# -gt 1 ]; then
 fi
 target=$1 learned=build/asan/fuzz/learned/$1 findings=build/asan/fuzz/findings/$1
 mkdir -p "$learned" "$findings"
+corpora=
+for folder in "$target" $(awk -v t="$target" '$1 == t { print $2 }' tests/fuzz/shared.txt); do
+  [ ! -d tests/fuzz/corpus/"$folder" ] || corpora="$corpora tests/fuzz/corpus/$folder"
+done
 dictionary=
 [ ! -f tests/fuzz/dict/"$target".dict ] || dictionary=-dict=tests/fuzz/dict/$target.dict
 # Limits: an input of at most 16 KiB may neither take more than 5 s nor 1 GiB, sanitizers included.
 if build/asan/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=5 \
-  -rss_limit_mb=1024 -artifact_prefix="$findings/" -print_final_stats=1 "$learned" tests/fuzz/corpus/"$target" \
+  -rss_limit_mb=1024 -artifact_prefix="$findings/" -print_final_stats=1 "$learned" $corpora \
   >"$findings/log" 2>&1; then
   echo "fuzz $target: $(awk '/number_of_executed_units/ { print $2 }' "$findings/log") executions, nothing found"
 else

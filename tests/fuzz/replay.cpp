@@ -1,5 +1,5 @@
-// Runs a fuzz entry over every file of a corpus folder, without clang: replay CORPUS. A crash names the file it is at.
-// Each input is also run cut short at many places, so that even a fresh seed says something about broken files. One
+// Runs a fuzz entry over every file of a corpus folder, without clang: replay CORPUS... A crash names the file it is
+// at. Each input is also run cut short at many places, so that even a fresh seed says something about broken files. One
 // that takes more than a reader may is an error, as under libFuzzer (.ci/fuzz.sh); one that hangs is ended.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -50,9 +50,10 @@ void run(const std::string& bytes, size_t size) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fprintf(stderr, "usage: replay CORPUS\n"), 2;
+  if (argc < 2) return std::fprintf(stderr, "usage: replay CORPUS...\n"), 2;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) files.push_back(entry.path());
+  for (int i = 1; i < argc; ++i)
+    for (const auto& entry : std::filesystem::directory_iterator(argv[i])) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   if (files.empty()) return std::fprintf(stderr, "%s: no inputs\n", argv[1]), 1;
   std::signal(SIGALRM, on_hang);
