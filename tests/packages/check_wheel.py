@@ -19,7 +19,8 @@ assert (pathlib.Path(kvcal.__file__).parent / "py.typed").exists()
 
 with tempfile.TemporaryDirectory() as folder:
     scales = pathlib.Path(folder, "scales.json")
-    kvcal.run("calibrate", DEMO / "natural", "--prompts", DEMO / "prompts.jsonl", "-q", "-o", scales)
+    made = kvcal.calibrate(DEMO / "natural", prompts=DEMO / "prompts.jsonl", quiet=True, out=scales)
+    assert made.to_dict() == json.loads(scales.read_text()), made
     loaded = kvcal.load_scales(scales)
     written = json.loads(scales.read_text())["layers"]
     assert [layer["index"] for layer in written] == list(loaded.layers) == [3, 7], loaded.layers

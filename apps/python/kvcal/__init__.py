@@ -1,9 +1,9 @@
-"""The program kvcal, for Python: where it is, how to run it, what a scale file says. No bindings.
+"""The program kvcal, for Python: where it is, how to run it, what it answers. No bindings.
 
 >>> import kvcal
->>> kvcal.run("calibrate", "model", "--prompts", "chats.jsonl", "-o", "kv-cache-scales.json")
->>> kvcal.load_scales("kv-cache-scales.json").layers[3].scale["k"]
-3.868703
+>>> scales = kvcal.calibrate("model", prompts="chats.jsonl", out="kv-cache-scales.json")
+>>> scales.layers[0].key.scale
+4.0
 """
 
 import os
@@ -17,7 +17,8 @@ from kvcal._version import __version__ as __version__  # made by the build
 # What both server plug-ins read a file with.
 from kvcal.vllm_kv_cache_scales import Layer, ScaleError, ScaleFile, read_scale_file
 
-__all__ = ["Layer", "ScaleError", "ScaleFile", "load_scales", "main", "program", "run"]
+__all__ = ["Error", "Evaluation", "Finding", "Inspection", "Layer", "ScaleError", "ScaleFile", "Scales", "Undecided",
+           "calibrate", "evaluate", "inspect", "load_scales", "main", "program", "run"]
 
 
 def program() -> Path:
@@ -40,6 +41,11 @@ def load_scales(path: Union[str, "os.PathLike[str]"]) -> ScaleFile:
     `layers` are those that keep a cache, by index; which of them another layer reads is in `owners`.
     """
     return read_scale_file(os.fspath(path))
+
+
+# Behind program(), which they run.
+from kvcal.results import Evaluation, Inspection, Scales
+from kvcal.verbs import Error, Finding, Undecided, calibrate, evaluate, inspect
 
 
 def main() -> NoReturn:
