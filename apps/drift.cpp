@@ -79,7 +79,7 @@ void add_drift(CLI::App& app, Job& chosen) {
       "between\n"
       "two bounds. Exit code 0: within the limits; 1: a limit is broken, or a value is infinite or NaN; 2: a file "
       "cannot\n"
-      "be read, is of another model, or has no tokens.\n"
+      "be read, is from another model, or has no tokens.\n"
       "\n"
       "Examples:\n"
       "  kvcal drift kv-cache-scales.json --stats live.kvstats\n"

@@ -43,7 +43,7 @@ void check_measured(const Statistics& statistics, const ModelIdentity& model) {
   if (!measured) fail("the statistics were merged from different models; give those of this one");
   if (measured->weights_fingerprint == model.weights_fingerprint && measured->config_sha256 == model.config_sha256)
     return;
-  fail("the statistics are of another model: " + quoted(measured->architecture) + ", weights " +
+  fail("the statistics are from another model: " + quoted(measured->architecture) + ", weights " +
        measured->weights_fingerprint.substr(0, 12) + "; the checkpoint is " + quoted(model.spec.architecture) + ", " +
        model.weights_fingerprint.substr(0, 12));
 }

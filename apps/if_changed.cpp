@@ -41,7 +41,7 @@ std::string damage_of(const std::string& text) {
 /// Why statistics are not those of the scale file; "" where they are.
 std::string mismatch(const fs::path& statistics, const Statistics& found, const Artifact& artifact) {
   const bool same = found.run.model == artifact.model && found.run.calibration == artifact.calibration;
-  return same ? "" : quoted(statistics.string()) + " is of another run";
+  return same ? "" : quoted(statistics.string()) + " is from another run";
 }
 
 EarlierResult read_earlier(const fs::path& scales, const fs::path& statistics, bool force) {

@@ -69,8 +69,8 @@ std::string sha256_of_scales(const ReportFlags& flags, const Artifact& artifact)
 Evaluated evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
   SavedEvaluation evaluation = read_evaluation(flags.evaluation);
   const auto not_of = [&](const std::string& what, const std::string& is, const std::string& expected) {
-    fail(quoted(flags.evaluation) + ": is of other " + what + " than " + quoted(flags.input) + ": " + is.substr(0, 12) +
-         ", expected " + expected.substr(0, 12));
+    fail(quoted(flags.evaluation) + ": is for other " + what + " than " + quoted(flags.input) + ": " +
+         is.substr(0, 12) + ", expected " + expected.substr(0, 12));
   };
   if (evaluation.model.weights_fingerprint != artifact.model.weights_fingerprint)
     not_of("weights", evaluation.model.weights_fingerprint, artifact.model.weights_fingerprint);

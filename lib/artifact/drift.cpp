@@ -18,7 +18,8 @@ constexpr double kDriftSlack = 1e-6;
 constexpr double kOfOwn = 2;
 
 [[noreturn]] void fail_other(const std::string& what, const std::string& actual, const std::string& expected) {
-  fail("the statistics are of another model than the scale file: " + what + " is " + actual + ", expected " + expected);
+  fail("the statistics are from another model than the scale file: " + what + " is " + actual + ", expected " +
+       expected);
 }
 
 void same(const std::string& what, const std::string& actual, const std::string& expected) {

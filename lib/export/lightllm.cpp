@@ -112,7 +112,7 @@ std::vector<float> floats_of(const Json& values) {
 
 void read_back(const ExportInput& input, const ExportPlan& plan, const std::filesystem::path& written) {
   const Json file = parse_json(read_file(written, kFileBytes));
-  if (get_string(file, "architectures") != input.model.spec.architecture) fail("the file is of another architecture");
+  if (get_string(file, "architectures") != input.model.spec.architecture) fail("the file is for another architecture");
   for (const PlannedScale& s : plan.scales) {
     const bool query = s.site == "query";
     const Json& row = (query ? file.at("q_calibration") : file).at("scales").at(std::stoul(s.name));

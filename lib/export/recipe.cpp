@@ -19,7 +19,7 @@ void check_is_of(const SavedEvaluation& e, const Artifact& artifact, const Model
   const bool of_measured = e.model.weights_fingerprint == artifact.model.weights_fingerprint &&
                            e.model.config_sha256 == artifact.model.config_sha256;
   if (!of_served && !of_measured)
-    fail("is of another model: " + quoted(e.model.architecture) + ", fingerprint " +
+    fail("is for another model: " + quoted(e.model.architecture) + ", fingerprint " +
          beginning(e.model.weights_fingerprint) + ", the checkpoint is " + quoted(model.spec.architecture) + ", " +
          beginning(model.weights_fingerprint) + (model.was(e.model.weights_fingerprint) ? ", folded since" : "") +
          "; evaluate this one");

@@ -59,7 +59,7 @@ class PartialFolder {
     }
     constexpr size_t kMostBytes = 1 << 10;
     if (!fs::is_regular_file(path_ / kChangeName, ignored) || read_file(path_ / kChangeName, kMostBytes) != identity)
-      fail(quoted(path_.string()) + " is of another fold that was interrupted; remove it");
+      fail(quoted(path_.string()) + " is from another fold that was interrupted; remove it");
   }
 
   bool has(const std::string& shard) const {

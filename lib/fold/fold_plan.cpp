@@ -17,7 +17,7 @@ void check_is_of(const Statistics& statistics, const ModelInfo& model) {
   const bool same =
       measured->config_sha256 == model.config_sha256 && measured->weights_fingerprint == model.weights_fingerprint;
   if (!same)
-    fail("the statistics are of another model: " + quoted(measured->architecture) + ", weights " +
+    fail("the statistics are from another model: " + quoted(measured->architecture) + ", weights " +
          measured->weights_fingerprint.substr(0, 12) + ", the checkpoint is " + quoted(model.architecture) + ", " +
          model.weights_fingerprint.substr(0, 12) + "; calibrate this one (--stats)");
 }

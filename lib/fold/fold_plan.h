@@ -37,7 +37,7 @@ struct FoldPlan {
 };
 
 /// Equal inputs give equal plans. Reads every tensor that may change, to see that it takes its powers exactly. Throws
-/// Error when the statistics are of another model or of a shard, and as solve().
+/// Error when the statistics are from another model or of a shard, and as solve().
 FoldPlan plan_fold(const OpenedModel& model, const Statistics& statistics, const FoldOptions& options);
 
 }  // namespace kvcal

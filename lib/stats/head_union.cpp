@@ -14,7 +14,7 @@ void check_same_recording(const Statistics& rank, const std::string& name, const
     fail(quoted(name) + " cannot be merged with " + quoted(first_name) + ": " + why);
   };
   if (!rank.run.heads || !first.run.heads) refuse("one has the heads of a rank, the other is no rank's");
-  if (rank.run.model != first.run.model) refuse("it is of another model");
+  if (rank.run.model != first.run.model) refuse("it is from another model");
   const HeadShare &a = *rank.run.heads, &b = *first.run.heads;
   if (a.size != b.size || a.n_kv_heads != b.n_kv_heads || rank.caches.size() != first.caches.size())
     refuse("the heads are spread over ranks in another way");

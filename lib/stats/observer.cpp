@@ -337,7 +337,7 @@ Statistics Observer::lend_finished(RunRecord run) {
 void Observer::restore(Statistics earlier) {
   State& s = *state_;
   if (earlier.run.prompt_ids != s.plan.prompt_ids || earlier.run.n_passes != s.plan.n_passes)
-    fail("the statistics are of other prompts or passes");
+    fail("the statistics are from other prompts or passes");
   if (earlier.caches.size() > s.caches.size())
     fail("there are " + std::to_string(earlier.caches.size()) + " caches, the model has " +
          std::to_string(s.caches.size()));

@@ -38,10 +38,10 @@ void check_same_kind(const std::string& name, const RunRecord& run, const std::s
     if (actual != expected) fail_other(name, first_name, what, actual, expected);
   };
   const ModelInfo &m = *run.model, &n = *first.model;
-  same("it is of another model: architecture", m.architecture, n.architecture);
-  same("it is of another model: config_sha256", m.config_sha256, n.config_sha256);
-  same("it is of another model: weights_fingerprint", m.weights_fingerprint, n.weights_fingerprint);
-  same("it is of another model, which", to_json(m), to_json(n));
+  same("it is from another model: architecture", m.architecture, n.architecture);
+  same("it is from another model: config_sha256", m.config_sha256, n.config_sha256);
+  same("it is from another model: weights_fingerprint", m.weights_fingerprint, n.weights_fingerprint);
+  same("it is from another model, which", to_json(m), to_json(n));
   same("it was made with another tokenizer: tokenizer_sha256", run.tokenizer_sha256, first.tokenizer_sha256);
   const CalibrationInfo &c = *run.calibration, &d = *first.calibration;
   same("it was computed in another precision, which", c.precision, d.precision);

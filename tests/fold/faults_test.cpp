@@ -139,7 +139,7 @@ TEST(Interrupted, GoesOnWithTheShardsThatAreDone) {
   another.tensors[0].exponents[0] += 1;
   EXPECT_NE(message_of([&] {
               write_folder_change(another, [](const fs::path&) {});
-            }).find("is of another fold that was interrupted"),
+            }).find("is from another fold that was interrupted"),
             std::string::npos);
 
   struct Ear final : CalibrationListener {
@@ -242,7 +242,7 @@ TEST(Refused, StatisticsOfAnotherModel) {
   const ScratchFolder scratch;
   FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
   request.model = Golden("qwen3").folder;
-  EXPECT_NE(message_of([&] { folded(request); }).find("the statistics are of another model"), std::string::npos);
+  EXPECT_NE(message_of([&] { folded(request); }).find("the statistics are from another model"), std::string::npos);
   EXPECT_FALSE(fs::exists(request.out));
 }
 

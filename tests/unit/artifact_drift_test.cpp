@@ -234,7 +234,7 @@ TEST(Drift, RefusesStatisticsOfAnotherModel) {
   const auto refusal = [](const Artifact& artifact, const Statistics& live) {
     return message_of([&] { drift_of(artifact, live); });
   };
-  const std::string other = "'live.kvstats': the statistics are of another model than the scale file: ";
+  const std::string other = "'live.kvstats': the statistics are from another model than the scale file: ";
   Statistics live = calibration();
   live.run.model->weights_fingerprint[0] = 'f';
   EXPECT_TRUE(refusal(scales(), live).starts_with(other + "weights_fingerprint is 'fbbb"));

@@ -80,7 +80,7 @@ TEST(HeadUnion, RefusesWhatIsNoWholeRecording) {
             "'b' cannot be merged with 'a': one has the heads of a rank, the other is no rank's");
   std::vector<Statistics> ranks = {rank(0, 2), rank(1, 2)};
   ranks[1].run.model->weights_fingerprint[0] = 'd';
-  EXPECT_EQ(message(ranks), "'b' cannot be merged with 'a': it is of another model");
+  EXPECT_EQ(message(ranks), "'b' cannot be merged with 'a': it is from another model");
   ranks = {rank(0, 2), rank(1, 2)};
   ranks[1].run.prompt_ids.pop_back();
   EXPECT_EQ(

@@ -79,11 +79,11 @@ TEST(RunUnion, RefusesWhatIsThereTwice) {
 TEST(RunUnion, RefusesOtherModelsTokenizersAndPrecisionsByName) {
   const std::vector<std::pair<std::function<void(RunRecord&)>, std::string>> cases = {
       {[](RunRecord& r) { r.model->architecture = "Other"; },
-       "it is of another model: architecture is 'Other', expected 'SmallModel'"},
+       "it is from another model: architecture is 'Other', expected 'SmallModel'"},
       {[](RunRecord& r) { r.model->config_sha256 = "x"; },
-       "it is of another model: config_sha256 is 'x', expected 'c'"},
+       "it is from another model: config_sha256 is 'x', expected 'c'"},
       {[](RunRecord& r) { r.model->weights_fingerprint = "x"; },
-       "it is of another model: weights_fingerprint is 'x', expected 'w'"},
+       "it is from another model: weights_fingerprint is 'x', expected 'w'"},
       {[](RunRecord& r) { r.tokenizer_sha256 = "x"; },
        "it was made with another tokenizer: tokenizer_sha256 is 'x', expected 't'"},
       {[](RunRecord& r) { r.calibration->precision = "f32"; },

@@ -112,5 +112,5 @@ diff -r out reference >diff.txt || complain "a place that was in use: $(cat diff
 
 # A change between the two runs: what was finished is of other weights, and is not used.
 rm -rf out && mkdir out.kvcal-partial && echo other >out.kvcal-partial/change.txt
-fails_with 2 "is of another fold that was interrupted" fold_to -o out
+fails_with 2 "is from another fold that was interrupted" fold_to -o out
 finish

@@ -96,7 +96,7 @@ std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) 
     const Gemma4Layer& owner = shares ? layers[static_cast<size_t>(l.owner)] : l;
     if (owner.head_dim != l.head_dim || owner.n_kv_heads != l.n_kv_heads)
       fail("layer " + std::to_string(i) + " shares the cache of layer " + std::to_string(owner.index) +
-           ", but its heads are of another shape");
+           ", but its heads have another shape");
     layers.push_back(l);
   }
   return layers;
