@@ -1,4 +1,4 @@
-# Which of both lists of frequencies turns the keys depends on what the server will allow.
+# Which of both lists of frequencies rotates the keys depends on what the server will allow.
 model="$SOURCE/tests/arch/golden/phi3_longrope"
 echo '{"id": "text", "input_ids": [1, 2, 3, 4, 5]}' >text.jsonl
 kvcal calibrate "$model" --prompts text.jsonl -q --stats long.kvstats -o long.json >/dev/null
