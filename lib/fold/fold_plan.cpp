@@ -98,7 +98,9 @@ class Planner {
     const size_t width = site.exponents.size() / static_cast<size_t>(site.n_heads);
     for (size_t i = 0; i < site.exponents.size(); i += width) scales.push_back(std::ldexp(1.0f, -site.exponents[i]));
     const Assessment placed = assess(cache, site.site, solving_, scales);
-    return scale_need(assessed.at_scale, placed.at_scale) == ScaleNeed::Needed;
+    // The site is folded since its scale is needed: a third more than at the scale, of what is felt, is too much.
+    constexpr double kWorse = 4.0 / 3, kFelt = 0.5;
+    return placed.at_scale.severity > std::max(kFelt, kWorse * assessed.at_scale.severity);
   }
 
   static std::string first_obstacle(const SiteWeights& weights, const FoldedCache& folded) {

@@ -124,8 +124,8 @@ TEST(Paint, BreaksSentencesButNoCommandAndNoTable) {
 }
 
 TEST(Paint, KnowsAnswersFromOtherWords) {
-  EXPECT_EQ(painted_answers("    3  key  needed  check\n"),
-            "    3  key  \x1b[36mneeded\x1b[0m  \x1b[33mcheck\x1b[0m\n");
+  EXPECT_EQ(painted_answers("    3  key  needed  keep16\n"),
+            "    3  key  \x1b[36mneeded\x1b[0m  \x1b[1;31mkeep16\x1b[0m\n");
   EXPECT_EQ(painted_answers("keep16: it is needed, check it\n"), "\x1b[1;31mkeep16\x1b[0m: it is needed, check it\n");
   EXPECT_EQ(painted_messages("kvcal: error: no\nerror: no\n"), "kvcal: \x1b[1;31merror:\x1b[0m no\nerror: no\n");
 }
