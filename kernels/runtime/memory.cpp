@@ -61,7 +61,7 @@ void DeviceArena::check_ends(size_t first) {
           "reading what follows a tensor");
     check(cudaStreamSynchronize(stream_), "reading what follows a tensor");
     if (std::ranges::any_of(bytes, [](unsigned char byte) { return byte != kPoisonByte; }))
-      fail("something was stored behind the end of " + str(t));
+      fail("something was stored past the end of " + str(t));
   }
 }
 
