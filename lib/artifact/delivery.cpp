@@ -85,14 +85,13 @@ std::vector<int> keep16_layers(const Artifact& artifact) {
 std::vector<int64_t> most_changed_layers(const Artifact& artifact) {
   constexpr double kFelt = 0.5;
   constexpr size_t kMost = 4;
+  const std::vector<int> kept = keep16_layers(artifact);
   std::vector<std::pair<double, int>> changed;
   for (const ArtifactLayer& layer : artifact.layers) {
+    if (std::ranges::binary_search(kept, layer.index)) continue;
     double most = 0;
-    for (const NamedSite& s : cached_sites(layer)) {
-      const Assessment& a = s.site->assessment;
-      most = std::max(most, a.fp8 == Fitness::Fine ? a.at_scale.severity : 2);  // beyond any that is fine
-    }
-    if (most > kFelt && most <= 1) changed.emplace_back(-most, layer.index);
+    for (const NamedSite& s : cached_sites(layer)) most = std::max(most, s.site->assessment.at_scale.severity);
+    if (most > kFelt) changed.emplace_back(-most, layer.index);
   }
   std::ranges::sort(changed);
   changed.resize(std::min(kMost, changed.size()));

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "solve/policies.h"
 
 namespace kvcal {
 namespace {
+
+// What none of n rows shows may be in 3 of n (the rule of three).
+constexpr double kUnseenRows = 3;
 
 /// A format that was tried, and the rungs of all heads, or of each.
 struct Trial {
@@ -66,6 +70,14 @@ class Samples {
     return found ? std::optional(found->mean) : std::nullopt;
   }
 
+  /// Those at which some head was tried.
+  std::set<int> rungs_of(SampledFigure figure) const {
+    std::set<int> rungs;
+    for (const SampledSum& sum : sums_)
+      if (sum.figure == figure && sum.format == format_) rungs.insert(sum.rung);
+    return rungs;
+  }
+
  private:
   const SampledSum* at(SampledSum key, int rung) const {
     key.rung = rung;
@@ -88,7 +100,7 @@ std::optional<double> stream_change(const Samples& samples, std::optional<int> r
 /// keys or queries were rounded: so it is that of keys, at the rung that moves them least.
 double change_by_kl(const Samples& keys) {
   double least = 0, ratio = 0;
-  for (int rung = kLeastRung; rung <= kMostRung; ++rung) {
+  for (const int rung : keys.rungs_of(SampledFigure::KeyLayerChange)) {
     const double kl = keys.mean(SampledFigure::KeyDivergence, rung).value_or(0);
     if (kl == 0 || (least > 0 && kl >= least)) continue;
     least = kl;

@@ -15,9 +15,6 @@ namespace kvcal {
 /// How to sample for these options: in the cache's format, and below what clips nothing where the policy may clip.
 SampleOptions sample_options(const SolveOptions& options);
 
-/// What none of n rows shows may be in 3 of n (the rule of three).
-constexpr double kUnseenRows = 3;
-
 struct SampledDamage {
   std::optional<double> kl, kl_unseen, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
 };
