@@ -1,11 +1,11 @@
 #include "evidence_text.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "evaluate/interval.h"
 #include "progress.h"
 #include "table.h"
 
@@ -46,31 +46,23 @@ Lines dependence_text(const Artifact& artifact) {
   return text;
 }
 
-struct Percentages {
-  double least = 0, most = 0;
-};
-
-/// Where a share lies of which k of n were seen: Wilson's interval of 95 %. Prompts left out in turn are not quite
-/// independent, so that it is a rough one. Its end holds for clipping too, which is rarer than to be beyond the
-/// headroom.
-Percentages share_interval(int64_t k, int64_t n) {
-  constexpr double z = 1.96;
-  const double size = static_cast<double>(n), share = static_cast<double>(k) / size;
-  const double middle = share + z * z / (2 * size);
-  const double half = z * std::sqrt(share * (1 - share) / size + z * z / (4 * size * size));
-  const double scaled = 100 / (1 + z * z / size);
-  return {k == 0 ? 0 : scaled * (middle - half), scaled * (middle + half)};
+/// Where a share lies of which k of n were seen, in percent. Prompts left out in turn are not quite independent, so
+/// that it is a rough interval. Its end holds for clipping too, which is rarer than to be beyond the headroom.
+Interval percentages(int64_t k, int64_t n) {
+  const auto size = static_cast<double>(n);
+  const Interval shares = wilson(static_cast<double>(k) / size, size);
+  return {k == 0 ? 0 : 100 * shares.low, 100 * shares.high};
 }
 
 Lines coverage_text(const Artifact& artifact) {
   const std::optional<PromptsBeyond>& beyond = artifact.evidence.beyond;
   if (!beyond) return {};
-  const Percentages range = share_interval(beyond->absmax, beyond->n_prompts);
-  std::string text = "new prompts: roughly " + formatted("%.2g", range.least) + " to " + formatted("%.2g", range.most) +
+  const Interval range = percentages(beyond->absmax, beyond->n_prompts);
+  std::string text = "new prompts: roughly " + formatted("%.2g", range.low) + " to " + formatted("%.2g", range.high) +
                      " % of prompts like these will exceed the largest value measured at some site";
   std::string seen = grouped(beyond->absmax);
   if (beyond->headroom && artifact.quantization.headroom) {
-    text += ", at most " + formatted("%.2g", share_interval(*beyond->headroom, beyond->n_prompts).most) +
+    text += ", at most " + formatted("%.2g", percentages(*beyond->headroom, beyond->n_prompts).high) +
             " % by more than the headroom of " + formatted("%.4g", *artifact.quantization.headroom) +
             ", beyond which values may be clipped";
     seen += " and " + grouped(*beyond->headroom);

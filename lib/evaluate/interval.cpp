@@ -12,14 +12,6 @@ namespace {
 constexpr size_t kDraws = 10000;
 constexpr double kNormal = 1.959963984540054;  // 97.5 % of the standard normal distribution lie below
 
-/// Draw i of replicate r as a number of 64 bits: SplitMix64, which takes counters.
-uint64_t random_bits(uint64_t counter) {
-  uint64_t z = (counter + 1) * 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
 size_t index_below(size_t n, uint64_t bits) { return static_cast<size_t>(((bits >> 32) * n) >> 32); }
 
 /// Student's t below which 97.5 % lie, by its expansion in 1 / degrees of freedom: within 0.1 % from 5 on.
@@ -49,11 +41,11 @@ double value_of(const GroupSums& sums) {
 Interval bootstrap(const GroupSums& sums) {
   const size_t n = sums.groups.size();
   std::vector<double> draws;
-  uint64_t counter = 0;
+  uint64_t state = 0;
   for (size_t r = 0; r < kDraws; ++r) {
     GroupSum drawn = sums.fixed;
     for (size_t i = 0; i < n; ++i) {
-      const GroupSum& g = sums.groups[index_below(n, random_bits(counter++))];
+      const GroupSum& g = sums.groups[index_below(n, next_random(state))];
       drawn.sum += g.sum;
       drawn.n += g.n;
     }
@@ -64,13 +56,13 @@ Interval bootstrap(const GroupSums& sums) {
   return {draws[below], draws[kDraws - 1 - below]};
 }
 
+}  // namespace
+
 Interval wilson(double share, double n) {
   const double z2 = kNormal * kNormal, middle = (share + z2 / (2 * n)) / (1 + z2 / n);
   const double half = kNormal * std::sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n);
   return {std::max(middle - half, 0.0), std::min(middle + half, 1.0)};
 }
-
-}  // namespace
 
 Estimate ratio_of(const GroupSums& given) {
   GroupSums sums = given;

@@ -35,8 +35,11 @@ inline constexpr int64_t kFewestGroups = 6;
 /// groups are paired. Groups without tokens are left out.
 Estimate ratio_of(const GroupSums& sums);
 
-/// The same of a share, 0 to 1. Draws know nothing of what never happened among them, so the interval is at least
-/// Wilson's of so many independent trials.
+/// Where a share of n independent trials lies, at 95 %: Wilson's.
+Interval wilson(double share, double n);
+
+/// The same as ratio_of() for a share, 0 to 1. Draws know nothing of what never happened among them, so the interval is
+/// at least Wilson's of so many independent trials.
 Estimate share_of(const GroupSums& sums, double n_trials);
 
 }  // namespace kvcal

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/portable_math.h"
 #include "base/sha256.h"
 
 namespace kvcal {
@@ -17,14 +18,6 @@ constexpr int64_t kSanityTokens = 64;
 // Each takes some hundred bytes, before anything says how much memory there is.
 constexpr int64_t kMostRepeated = 200'000;
 constexpr size_t kWarmupShare = 16;  // a warm-up pass runs one prompt in 16, at least one
-
-// Splitmix64: a few lines whose numbers no library version changes.
-uint64_t next_random(uint64_t& state) {
-  uint64_t z = state += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
 
 // Every prompt as often as its weight says.
 std::vector<int64_t> repeated_prompts(const std::vector<PromptTokens>& prompts) {
