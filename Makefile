@@ -2,11 +2,13 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-real-scales test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda dist-arm64 test-dist test-dist-arm64 format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-quick test-nightly test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-real-scales test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda dist-arm64 test-dist test-dist-arm64 format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
-	@echo 'make test          install what is missing, build everything, run all tests'
+	@echo 'make test          install what is missing, build everything, run all tests but the nightly ones'
+	@echo 'make test-quick    format, and of the tests that take seconds those that a change can turn red (since BASE=COMMIT)'
+	@echo 'make test-nightly  every order of threads, PTX, mutants, comparisons with the reference framework; hours'
 	@echo 'make build         build the program: build/release/kvcal'
 	@echo 'make packages      install the Debian packages for building and testing'
 	@echo 'make debug         compile each source of the program alone and unoptimized'
@@ -63,7 +65,22 @@ test:
 	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
 	  || cmake --preset release -DKVCAL_TESTS=ON
 	@cmake --build --preset release --parallel $(JOBS)
-	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+	@ctest --test-dir build/release -LE nightly --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+
+test-quick:
+	@sh .ci/packages.sh build test ci
+	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
+	  || cmake --preset release -DKVCAL_TESTS=ON
+	@$(MAKE) --no-print-directory format-check
+	@python3 .ci/quick.py $(BASE)
+
+# What no merge waits for; docs/development.md says what each would have caught.
+test-nightly:
+	@$(MAKE) --no-print-directory test
+	@sh .ci/ptx.sh
+	@ctest --test-dir build/release -L nightly --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+	@$(MAKE) --no-print-directory test-ptx test-race-mutants test-verdict-parts test-verdicts
+	@$(MAKE) --no-print-directory test-text-reference test-arch-reference test-weights-reference test-fold-reference tsan
 
 # PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already. OPTIONS are those of
 # tests/reference/*/differential.py: OPTIONS='--quantized --models 1' for quantized checkpoints.

@@ -1,7 +1,6 @@
 // The CUDA backend, its kernels running in the emulator, as what the parity tests test.
 //
-// Every test runs with the threads of a block ascending and shuffled. A whole run must have launched every
-// kernel of kernels/ that the device has.
+// A whole run must have launched every kernel of kernels/ that the device has.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
