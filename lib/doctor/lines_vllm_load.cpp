@@ -200,7 +200,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG72",
                .severity = Fatal,
                .meaning = "the plug-in that the command asks for is not installed, or a VLLM_PLUGINS list keeps it out",
-               .fix = "install the wheel kvcal (or apps/plugins/vllm alone) in the server's environment; add "
+               .fix = "install the wheel kvcal (or apps/plugins alone) in the server's environment; add "
                       "kv_cache_scales to VLLM_PLUGINS",
                .source = "vllm 0.33.0 model_executor/model_loader/__init__.py",
                .cause = Cause::PluginMissing,

@@ -73,10 +73,10 @@ constexpr CombinationRule kRules[] = {
      silence},
     {{"P01", Error, Established, "the command asks for the plug-in, but its line is not in the log: no scales were set",
       "that the server runs: without the plug-in it refuses to start; and a truncated log has no such line either",
-      "install the wheel kvcal (or apps/plugins/vllm alone) in the server's environment, and no VLLM_PLUGINS list "
+      "install the wheel kvcal (or apps/plugins alone) in the server's environment, and no VLLM_PLUGINS list "
       "without "
       "it",
-      "apps/plugins/vllm", Cause::PluginMissing, 7},
+      "apps/plugins", Cause::PluginMissing, 7},
      kLog | kFlags,
      plugin_silent},
 };

@@ -28,8 +28,7 @@ def package(folder):
     for name in ("kvstats", "recorder", "vllm_recorder"):
         shutil.copy(SOURCE / f"apps/python/kvcal/{name}.py", folder / "kvcal")
     (folder / "kvcal/__init__.py").write_text('__version__ = "0"\n')
-    for server in ("vllm", "sglang"):
-        shutil.copy(SOURCE / f"apps/plugins/{server}/{server}_kv_cache_scales.py", folder)
+    shutil.copytree(SOURCE / "apps/plugins/kv_cache_scales", folder / "kv_cache_scales")
     return folder
 
 

@@ -168,7 +168,7 @@ def load(model_config):
 def load_draft(model_config):
     """The plug-in hears of it as its hook behind the runner's loading would."""
     draft = load(model_config)
-    if plugin := sys.modules.get("sglang_kv_cache_scales"):
+    if plugin := sys.modules.get("kv_cache_scales.sglang"):
         plugin._after_load(types.SimpleNamespace(model=draft), is_draft_worker=True, model_config=model_config)
     load_side_file(draft)
     return draft

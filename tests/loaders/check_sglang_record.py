@@ -37,7 +37,7 @@ class Batch(types.SimpleNamespace):
 def main(folder, like, out, tokens):
     check_sglang.preload()
     os.environ["KV_CACHE_RECORD"] = json.dumps({"to": out, "like": like, "every": 1, "window": 2})
-    import sglang_kv_cache_scales as plugin
+    import kv_cache_scales.sglang as plugin
 
     arguments = check_sglang.server_arguments(check_sglang.args([folder, "--kv-cache-dtype", "auto"]))
     import torch

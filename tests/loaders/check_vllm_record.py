@@ -66,9 +66,9 @@ def main(folder, like, out, tokens):
     os.environ["KVCAL_CHECK_ADDITIONAL_CONFIG"] = json.dumps(
         {"kv_cache_record": {"to": out, "like": like, "every": 1, "window": 2}})
     options = check_vllm.args([folder, "--kv-cache-dtype", "auto"])
-    import vllm_kv_cache_scales
+    import kv_cache_scales.vllm
 
-    vllm_kv_cache_scales.register()
+    kv_cache_scales.vllm.register()
     config = check_vllm.engine_config(options)
     config.compilation_config.custom_ops = ["none"]  # their PyTorch forms
     check_vllm.start_ranks(config)

@@ -104,8 +104,8 @@ class Workshop:
             own = {"KV_CACHE_SCALES": scales} | ({"KV_CACHE_SCALES_ALLOW_OTHER_WEIGHTS": "1"} if options else {})
         own["KVCAL_CHECK_PLUGINS"] = "kv_cache_scales"
         expect = ["--expect", self.expectation(scales, server == "vllm", names)]
-        logic = os.path.join(SOURCE, "apps", "plugins", server, server + "_kv_cache_scales.py")
-        self.add(server, "plugin/" + name, folder, expect + list(flags), own | (env or {}), [scales, logic], **more)
+        logic = [os.path.join(SOURCE, "apps", "plugins", "kv_cache_scales", name + ".py") for name in ("scale_file", server)]
+        self.add(server, "plugin/" + name, folder, expect + list(flags), own | (env or {}), [scales, *logic], **more)
 
 
 def overlay(folder, out, tensors, scheme):

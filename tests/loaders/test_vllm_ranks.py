@@ -11,8 +11,8 @@ import types
 import unittest
 from unittest import mock
 
+import kv_cache_scales.vllm as plugin
 import torch
-import vllm_kv_cache_scales as plugin
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 
 PER_HEAD = {"key": [1.0, 2.0, 3.0, 4.0], "value": [5.0, 6.0, 7.0, 8.0], "query": [1.0, 9.0, 2.0, 3.0, 4.0, 4.0, 8.0, 5.0]}

@@ -20,11 +20,10 @@ from unittest import mock
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDEN = os.path.join(SOURCE, "tests", "arch", "golden")
 KVCAL = os.environ.get("KVCAL", os.path.join(SOURCE, "build", "release", "kvcal"))
-NAMES = {"vllm": "vllm_kv_cache_scales", "sglang": "sglang_kv_cache_scales"}
-for server in NAMES:
-    sys.path.insert(0, os.path.join(SOURCE, "apps", "plugins", server))
-PLUGINS = {server: importlib.import_module(name) for server, name in NAMES.items()}
-plugin = PLUGINS["vllm"]
+sys.path.insert(0, os.path.join(SOURCE, "apps", "plugins"))
+PLUGINS = {server: importlib.import_module("kv_cache_scales." + server) for server in ("vllm", "sglang")}
+plugin = importlib.import_module("kv_cache_scales.scale_file")
+log = PLUGINS["vllm"].log
 
 
 def site(scale, **more):
@@ -71,17 +70,8 @@ class WithFolder(unittest.TestCase):
         self.assertNotIn("\n", str(caught.exception))
 
 
-class SharedLines(unittest.TestCase):
-    def test_both_plugins_have_the_same(self):
-        parts = []
-        for server, name in NAMES.items():
-            with open(os.path.join(SOURCE, "apps", "plugins", server, name + ".py")) as file:
-                text = file.read()
-            parts.append(text[text.index("# ---- The scale file") : text.index("# ---- The server")])
-        self.assertEqual(parts[0], parts[1])
-
-    def test_log_line(self):
-        self.assertEqual(PLUGINS["vllm"].LOG_LINE, PLUGINS["sglang"].LOG_LINE)
+class LogLine(unittest.TestCase):
+    def test_is_that_of_the_documents(self):
         said = plugin.LOG_LINE % (24, "/x.json", "0123456789ab", "tensor", "match")
         with open(os.path.join(SOURCE, "apps", "plugins", "README.md")) as file:
             self.assertIn(said, file.read())
@@ -109,11 +99,11 @@ class ScaleFile(WithFolder):
     def test_mtp_layers(self):
         file = self.read(scale_file(mtp_layers=[dict(scale_file()["layers"][0], index=4)]))
         self.assertEqual(([layer.index for layer in file.mtp_layers], sorted(file.layers)), ([4], [0, 2]))
-        ((layer, name, module),) = plugin.mtp_pairs(file, [("model.layers.0.attn", "module")])
+        ((layer, name, module),) = plugin.mtp_pairs(file, [("model.layers.0.attn", "module")], log)
         self.assertEqual((layer.scale["k"], name, module), (0.5, "model.layers.0.attn", "module"))
         for other, caches in ((scale_file(), [("a", 1)]), (scale_file(mtp_layers=scale_file()["layers"]), [("a", 1)])):
-            with self.assertLogs("vllm.kv_cache_scales", "WARNING") as logged:
-                self.assertEqual(plugin.mtp_pairs(self.read(other), caches), [])
+            with self.assertLogs(log, "WARNING") as logged:
+                self.assertEqual(plugin.mtp_pairs(self.read(other), caches, log), [])
             self.assertIn("has no scales of 1 MTP layers", logged.output[0])
 
     def test_heads(self):
@@ -191,9 +181,9 @@ class Geometry(WithFolder):
     def test_a_wrapper_is_its_text_model_too(self):
         text = types.SimpleNamespace(architectures=["LlamaForCausalLM"])
         wrapper = types.SimpleNamespace(architectures=["Wrapper"], text_config=text)
-        plugin.check_architecture(self.file, plugin.known_architectures(wrapper))
+        plugin.check_architecture(self.file, PLUGINS["vllm"].known_architectures(wrapper))
         text.architectures = None
-        self.refuses("this model is Wrapper", plugin.check_architecture, self.file, plugin.known_architectures(wrapper))
+        self.refuses("this model is Wrapper", plugin.check_architecture, self.file, PLUGINS["vllm"].known_architectures(wrapper))
 
 
 class MlaInSglang(unittest.TestCase):
@@ -298,7 +288,7 @@ class Weights(WithFolder):
 
         def check(allow=False, **changes):
             file = self.read(scale_file(model={**model, "n_layers": 2, **changes}))
-            return plugin.check_weights(file, self.folder, allow)
+            return plugin.check_weights(file, self.folder, allow, log)
 
         self.assertEqual(check(weights_fingerprint=of_this), "match")
         self.assertEqual(check(also_valid_for=["c" * 64, of_this]), "listed in also_valid_for")
@@ -341,9 +331,8 @@ class SameAsTheProgram(WithFolder):
             command = [KVCAL, "calibrate", case, "--prompts", prompts, "--no-sanity", "-q", "--force", "-o", scales]
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
             file = plugin.read_scale_file(scales)
-            for p in PLUGINS.values():
-                actual = p.weights_fingerprint(case, file.model["tensor_prefix"], file.model["n_layers"])
-                self.assertEqual(actual, file.model["weights_fingerprint"], case)
+            actual = plugin.weights_fingerprint(case, file.model["tensor_prefix"], file.model["n_layers"])
+            self.assertEqual(actual, file.model["weights_fingerprint"], case)
 
     def test_folded(self):
         case = os.path.join(GOLDEN, "qwen3")
@@ -360,9 +349,8 @@ class SameAsTheProgram(WithFolder):
                        check=True, stdout=subprocess.DEVNULL)
         model = calibrate(folded)
         self.assertNotEqual(model["weights_fingerprint"], original["weights_fingerprint"])
-        for p in PLUGINS.values():
-            actual = p.weights_fingerprint(folded, model["tensor_prefix"], model["n_layers"])
-            self.assertEqual(actual, model["weights_fingerprint"])
+        actual = plugin.weights_fingerprint(folded, model["tensor_prefix"], model["n_layers"])
+        self.assertEqual(actual, model["weights_fingerprint"])
 
 
 if __name__ == "__main__":

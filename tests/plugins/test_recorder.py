@@ -30,7 +30,7 @@ KVCAL = os.environ.get("KVCAL", str(SOURCE / "build/release/kvcal"))
 package = types.ModuleType("kvcal")  # the package itself imports what only the build makes
 package.__path__, package.__version__ = [str(SOURCE / "apps/python/kvcal")], "0"
 sys.modules["kvcal"] = package
-sys.path += [str(SOURCE / "apps/plugins" / server) for server in ("vllm", "sglang")]
+sys.path.append(str(SOURCE / "apps/plugins"))
 
 from kvcal import kvstats, recorder  # noqa: E402
 
@@ -361,7 +361,7 @@ class Hooks(WithFolder):
             self.assertTrue(torch.equal(made._tables[0]["query"].codes.view(HEADS, -1)[head].long(), expected))
 
     def test_of_sglang(self):
-        plugin = importlib.import_module("sglang_kv_cache_scales")
+        plugin = importlib.import_module("kv_cache_scales.sglang")
         made = self.recorder(every=2)
         self.addCleanup(plugin.RECORDER.clear)
         plugin.RECORDER[:] = [made]

@@ -36,8 +36,6 @@ const std::vector<Library>& libraries() {
 
 // Files that may have more than 400 lines, and why.
 const std::map<std::string, std::string, std::less<>> kLongFiles = {
-    {"apps/plugins/sglang/sglang_kv_cache_scales.py", "a plug-in is one file that can be copied anywhere"},
-    {"apps/plugins/vllm/vllm_kv_cache_scales.py", "a plug-in is one file that can be copied anywhere"},
     {"apps/python/kvcal/recorder.py", "counting, windows and the file, in the order in which a recording needs them"},
     {"tests/plugins/test_recorder.py", "one count of values in Python serves all of its tests"},
     {"kernels/kernels.h", "the list of all launchers, which every file of kernels/ implements a part of"},

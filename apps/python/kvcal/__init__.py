@@ -15,7 +15,7 @@ from typing import NoReturn, Union
 from kvcal._version import __version__ as __version__  # made by the build
 
 # What both server plug-ins read a file with.
-from kvcal.vllm_kv_cache_scales import Layer, ScaleError, ScaleFile, read_scale_file
+from kvcal.kv_cache_scales.scale_file import Layer, ScaleError, ScaleFile, read_scale_file
 
 __all__ = ["Error", "Evaluation", "Finding", "Inspection", "Layer", "ScaleError", "ScaleFile", "Scales", "Undecided",
            "calibrate", "evaluate", "inspect", "load_scales", "main", "program", "run"]

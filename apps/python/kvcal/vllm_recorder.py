@@ -1,4 +1,4 @@
-"""Where the recorder meets vLLM: its layers and its steps. `plugin` is the module vllm_kv_cache_scales, from wherever it came."""
+"""Where the recorder meets vLLM: its layers and its steps. `plugin` is the module kv_cache_scales.vllm, from wherever it came."""
 
 import torch
 

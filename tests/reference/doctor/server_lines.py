@@ -200,8 +200,8 @@ def made_by_running(kv_cache_source):
     yield "torch", "Module.__setattr__", "LG58", raised(set_scale_of_module)
     yield V, Q + "kv_cache.py", "LG37", next(x.strip() for x in kv_cache_source.splitlines() if "assert layer.k_scale >" in x)
     tree = pathlib.Path(__file__).resolve().parents[3]
-    plugin = (tree / "apps/plugins/vllm/vllm_kv_cache_scales.py").read_text()
-    strings = [n.value for n in ast.walk(ast.parse(plugin)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    plugins = [(tree / "apps/plugins/kv_cache_scales" / name).read_text() for name in ("scale_file.py", "vllm.py")]
+    strings = [n.value for plugin in plugins for n in ast.walk(ast.parse(plugin)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     used = next(s for s in strings if "attention layers use the scales of" in s)
     other = next(s for s in strings if "allow_other_weights" in s and s.startswith("kv-cache-scales:"))
     yield "apps/plugins", "vllm", "LG70", fill(used, ["32", "/s.json", "40989c7d", "tensor", "equal"])
