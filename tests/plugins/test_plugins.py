@@ -8,6 +8,7 @@ import glob
 import importlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -75,6 +76,14 @@ class LogLine(unittest.TestCase):
         said = plugin.LOG_LINE % (24, "/x.json", "0123456789ab", "tensor", "match")
         with open(os.path.join(SOURCE, "apps", "plugins", "README.md")) as file:
             self.assertIn(said, file.read())
+
+
+class Recorder(unittest.TestCase):
+    def test_asks_only_what_the_plugin_has(self):
+        with open(os.path.join(SOURCE, "apps", "python", "kvcal", "vllm_recorder.py")) as file:
+            names = set(re.findall(r"\bplugin\.(\w+)", file.read()))
+        self.assertGreater(len(names), 5)
+        self.assertEqual([name for name in sorted(names) if not hasattr(PLUGINS["vllm"], name)], [])
 
 
 class ScaleFile(WithFolder):

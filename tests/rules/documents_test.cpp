@@ -69,8 +69,8 @@ TEST(DocumentSample, InstallersByName) {
         "uvx --from build/dist/kvcal-0.1.0-py3-none-any.whl kvcal doctor ./model", "RUN pip install /tmp/kvcal-*.whl",
         "pip install -q \"$KVCAL_WHEEL\"", "pip install -q huggingface_hub && kvcal calibrate x",
         "`pip install nvidia-cublas`; kvcal finds it",
-        "additional_dependencies: ['kvcal @ file:///path/kvcal-0.1.0-py3-none-any.whl']",
-        "pip install ./apps/plugins", "pip install torch    # then kvcal"})
+        "additional_dependencies: ['kvcal @ file:///path/kvcal-0.1.0-py3-none-any.whl']", "pip install ./apps/plugins",
+        "pip install torch    # then kvcal"})
     EXPECT_EQ(findings(line), 0U) << line;
 }
 

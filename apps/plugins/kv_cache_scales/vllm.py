@@ -11,9 +11,10 @@ import logging
 import re
 import sys
 
+# weights_fingerprint is what kvcal.vllm_recorder asks of this module.
 from .scale_file import (
     LOG_LINE, Cache, ScaleError, check_all_used, check_architecture, check_geometry, check_weights, departing, heads_of_rank,
-    largest_per_group, layer_for, layer_index, local_folder, mtp_pairs, read_scale_file,
+    largest_per_group, layer_for, layer_index, local_folder, mtp_pairs, read_scale_file, weights_fingerprint,
 )
 
 log = logging.getLogger("vllm.kv_cache_scales")
