@@ -119,65 +119,102 @@ EvaluatedRecipe recipe_of(const Ground& on, const RecipeRequest& request, std::s
   return recipe;
 }
 
+/// Layers alone: those that were asked for, then those that a recipe is found among.
+std::vector<Variant> single_layers(const VariantSet& set, const ModelSpec& spec) {
+  std::vector<Variant> single = set.layers;
+  if (set.recipe) std::ranges::move(layers_in(set.recipe->formats, spec), std::back_inserter(single));
+  return single;
+}
+
+/// Whether layers alone run on some of the prompts only.
+bool are_sampled(const std::vector<Variant>& single, const Ground& on) {
+  const auto n_prompts = static_cast<int64_t>(on.sequences.prompts.size());
+  return on.options.sample > 0 && on.options.sample < n_prompts && !single.empty();
+}
+
+/// What all prompts are run with.
+std::vector<Variant> on_all_prompts(const VariantSet& set, const std::vector<Variant>& single, const Ground& on) {
+  std::vector<Variant> variants = set.compared;
+  if (!are_sampled(single, on)) variants.insert(variants.end(), single.begin(), single.end());
+  return variants;
+}
+
+/// Sweeps of everything: `result` gets what is compared, layers alone, a recipe of them.
+void measure_predictions(const Ground& on, const VariantSet& set, const std::vector<Variant>& single,
+                         Evaluation& result) {
+  Swept swept = sweep(on, on_all_prompts(set, single, on));
+  result.memory = swept.memory;
+  result.whole = set.whole;
+  const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size());
+  std::vector<EvaluatedVariant> alone(std::make_move_iterator(swept.variants.begin() + n_compared),
+                                      std::make_move_iterator(swept.variants.end()));
+  swept.variants.resize(set.compared.size());
+  result.compared = std::move(swept.variants);
+  if (are_sampled(single, on)) {
+    alone = sweep_sample(on, set.compared[set.whole], single).variants;
+    result.sample = {on.options.sample, std::move(alone.front())};
+    alone.erase(alone.begin());
+  }
+  if (set.recipe) result.recipe = recipe_of(on, *set.recipe, std::span(alone).subspan(set.layers.size()));
+  alone.resize(set.layers.size());
+  result.layers = std::move(alone);
+}
+
+std::vector<Answers> answers_of(const Ground& on, const FedPrompts& fed, const VariantSet& set) {
+  const int64_t n_tokens = on.options.max_new_tokens;
+  AllAnswers all =
+      answer({on.model, on.op, fed, on.sequences.prompts, on.listener}, set.compared,
+             {n_tokens, on.options.keep_recent}, on.resume ? &on.resume->answers(set.compared, n_tokens) : nullptr);
+  if (all.n_decoded > 0)
+    on.listener.hear(Notice::Note,
+                     "answers: " + std::to_string(all.n_decoded) + " tokens after the first of each, one at a time, " +
+                         formatted("%.3g a second", static_cast<double>(all.n_decoded) / all.decode_seconds));
+  return std::move(all.answers);
+}
+
+/// What was run, on what.
+void name_inputs(const Ground& on, const FedPrompts& fed, Evaluation& result) {
+  result.n_tokens_twice = tokens_of(on.sequences.sanity);
+  result.model = describe(on.model);
+  result.prompts = on.sequences.prompts;
+  result.prompts_sha256 = fed.sha256;
+  result.isa = on.op.isa();
+  result.precision = on.options.precision;
+}
+
 }  // namespace
 
 Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& options, const MakeVariants& make_variants,
                     CalibrationListener& listener) {
+  // The checkpoint, with the head that predicts.
   OpenedModel model(inputs.model, options.max_model_len);
   check_model(model, inputs.model);
+  const ModelSpec& spec = model.spec();
+
+  // Prompts become token ids.
   const FedPrompts fed = feed(model, inputs, options.prompts, listener);
   if (options.expects) check_expectations(fed);
-  const ModelSpec& spec = model.spec();
   if (options.keep_recent > 0) check_blocks(spec);
-  const VariantSet set = make_variants(spec);
-  std::vector<Variant> single = set.layers;
-  if (set.recipe) std::ranges::move(layers_in(set.recipe->formats, spec), std::back_inserter(single));
-  check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
 
+  // What is compared, the device, and what both take, before anything runs.
+  const VariantSet set = make_variants(spec);
+  const std::vector<Variant> single = single_layers(set, spec);
+  check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
   const std::unique_ptr<Ops> op = inputs.open_device();
   const SequencePlan sequences = sequences_of(tokens_of(fed, model));
   see_pictures(model, *op, sequences.prompts, options.memory);
   Ground ground{model, sequences, *op, options, listener};
-  const bool samples =
-      options.sample > 0 && options.sample < static_cast<int64_t>(sequences.prompts.size()) && !single.empty();
-  std::vector<Variant> variants = set.compared;
-  if (!samples) variants.insert(variants.end(), single.begin(), single.end());
-  if (options.max_new_tokens > 0) check_resident(spec, memory_of(ground, variants), options.precision);
+  if (options.max_new_tokens > 0)
+    check_resident(spec, memory_of(ground, on_all_prompts(set, single, ground)), options.precision);
+
+  // Predictions, then answers; what an earlier run kept is not run again.
   Evaluation result;
   result.resume = open_resume(ground, fed.sha256);
   ground.resume = result.resume.get();
-  Swept swept = sweep(ground, variants);
-  result.memory = swept.memory;
-  result.whole = set.whole;
-  const auto first = std::make_move_iterator(swept.variants.begin());
-  const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size());
-  result.compared.assign(first, first + n_compared);
-  std::vector<EvaluatedVariant> alone(first + n_compared, std::make_move_iterator(swept.variants.end()));
-  if (samples) {
-    Swept sampled = sweep_sample(ground, set.compared[set.whole], single);
-    result.sample = {options.sample, std::move(sampled.variants.front())};
-    alone.assign(std::make_move_iterator(sampled.variants.begin() + 1),
-                 std::make_move_iterator(sampled.variants.end()));
-  }
-  if (set.recipe) result.recipe = recipe_of(ground, *set.recipe, std::span(alone).subspan(set.layers.size()));
-  alone.resize(set.layers.size());
-  result.layers = std::move(alone);
-  if (options.max_new_tokens > 0) {
-    AllAnswers all = answer({model, *op, fed, sequences.prompts, listener}, set.compared,
-                            {options.max_new_tokens, options.keep_recent},
-                            ground.resume ? &ground.resume->answers(set.compared, options.max_new_tokens) : nullptr);
-    result.answers = std::move(all.answers);
-    if (all.n_decoded > 0)
-      listener.hear(Notice::Note,
-                    "answers: " + std::to_string(all.n_decoded) + " tokens after the first of each, one at a time, " +
-                        formatted("%.3g a second", static_cast<double>(all.n_decoded) / all.decode_seconds));
-  }
-  result.n_tokens_twice = tokens_of(sequences.sanity);
-  result.model = describe(model);
-  result.prompts = sequences.prompts;
-  result.prompts_sha256 = fed.sha256;
-  result.isa = op->isa();
-  result.precision = options.precision;
+  measure_predictions(ground, set, single, result);
+  if (options.max_new_tokens > 0) result.answers = answers_of(ground, fed, set);
+
+  name_inputs(ground, fed, result);
   model.report_tensors(true, listener);
   check_inputs_unchanged();
   return result;
