@@ -1,6 +1,9 @@
 #include "jinja/escapes.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "unicode/utf8.h"
@@ -24,6 +27,39 @@ void append_checked(std::string& out, char32_t c) {
   append_utf8(out, c);
 }
 
+/// What a letter after the backslash stands for, and nothing for those that stand for more than one character.
+std::string_view simple_escape(char c) {
+  static constexpr std::pair<char, std::string_view> kEscapes[] = {
+      {'\n', ""},  // a continued line
+      {'\\', "\\"}, {'\'', "'"}, {'"', "\""}, {'a', "\a"}, {'b', "\b"},
+      {'f', "\f"},  {'n', "\n"}, {'r', "\r"}, {'t', "\t"}, {'v', "\v"},
+  };
+  const auto* found = std::ranges::find(kEscapes, c, &std::pair<char, std::string_view>::first);
+  return found == std::end(kEscapes) ? std::string_view() : found->second;
+}
+
+/// The escape whose letter is `c`; `i` is behind it.
+void append_escape(std::string& out, char c, std::string_view s, size_t& i) {
+  switch (c) {
+    case 'x':
+      return append_checked(out, read_digits(s, i, 2, 2, 16));
+    case 'u':
+      return append_checked(out, read_digits(s, i, 4, 4, 16));
+    case 'U':
+      return append_checked(out, read_digits(s, i, 8, 8, 16));
+    case 'N':
+      fail("escape \\N{...} in a string literal is not supported");
+    default:
+      break;
+  }
+  if (c >= '0' && c <= '7') return append_checked(out, read_digits(s, --i, 1, 3, 8));
+  const std::string_view simple = simple_escape(c);
+  if (simple.data())
+    out += simple;
+  else
+    (out += '\\') += c;
+}
+
 }  // namespace
 
 std::string unescape_python(std::string_view s) {
@@ -34,57 +70,8 @@ std::string unescape_python(std::string_view s) {
       out += s[i++];
       continue;
     }
-    const char c = s[i + 1];
     i += 2;
-    switch (c) {
-      case '\n':
-        break;  // a continued line
-      case '\\':
-      case '\'':
-      case '"':
-        out += c;
-        break;
-      case 'a':
-        out += '\a';
-        break;
-      case 'b':
-        out += '\b';
-        break;
-      case 'f':
-        out += '\f';
-        break;
-      case 'n':
-        out += '\n';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'v':
-        out += '\v';
-        break;
-      case 'x':
-        append_checked(out, read_digits(s, i, 2, 2, 16));
-        break;
-      case 'u':
-        append_checked(out, read_digits(s, i, 4, 4, 16));
-        break;
-      case 'U':
-        append_checked(out, read_digits(s, i, 8, 8, 16));
-        break;
-      case 'N':
-        fail("escape \\N{...} in a string literal is not supported");
-      default:
-        if (c >= '0' && c <= '7') {
-          --i;
-          append_checked(out, read_digits(s, i, 1, 3, 8));
-        } else {
-          out += '\\';
-          out += c;
-        }
-    }
+    append_escape(out, s[i - 1], s, i);
   }
   return out;
 }

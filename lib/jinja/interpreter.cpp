@@ -255,8 +255,20 @@ class Interpreter {
   }
 
   void bind_parameters(const MacroDefinition& m, Arguments& arguments, Scope& inner) {
+    std::vector<bool> given(m.parameters.size(), false);
+    bind_positional(m, arguments, inner, given);
+    bind_named(m, arguments, inner, given);
+    if (m.uses_varargs) {
+      const size_t used = std::min(m.parameters.size(), arguments.positional.size());
+      List rest(&rt_);
+      for (size_t i = used; i < arguments.positional.size(); ++i) rest.push_back(arguments.positional[i]);
+      inner.set(rt_, "varargs", Value::tuple(std::move(rest)));
+    }
+    bind_defaults(m, inner, given);
+  }
+
+  void bind_positional(const MacroDefinition& m, const Arguments& arguments, Scope& inner, std::vector<bool>& given) {
     const size_t n = m.parameters.size();
-    std::vector<bool> given(n, false);
     for (size_t i = 0; i < std::min(n, arguments.positional.size()); ++i) {
       if (m.uses_caller && m.parameters[i] == "caller") fail("parameter 'caller' cannot be given by position");
       inner.set(rt_, m.parameters[i], arguments.positional[i]);
@@ -265,10 +277,13 @@ class Interpreter {
     if (arguments.positional.size() > n && !m.uses_varargs)
       fail("takes not more than " + std::to_string(n) + " arguments, " + std::to_string(arguments.positional.size()) +
            " given");
+  }
+
+  void bind_named(const MacroDefinition& m, Arguments& arguments, Scope& inner, std::vector<bool>& given) {
     Dict extra(&rt_);
     Value caller = rt_.undefined("'caller' is undefined: the macro is not used in a call block");
     for (auto& [name, value] : arguments.named) {
-      rt_.steps(n, 4);
+      rt_.steps(m.parameters.size(), 4);
       const auto it = std::find(m.parameters.begin(), m.parameters.end(), name);
       if (it != m.parameters.end()) {
         const auto i = static_cast<size_t>(it - m.parameters.begin());
@@ -285,13 +300,11 @@ class Interpreter {
     }
     if (m.uses_caller && std::count(m.parameters.begin(), m.parameters.end(), "caller") == 0)
       inner.set(rt_, "caller", caller);
-    if (m.uses_varargs) {
-      const size_t used = std::min(n, arguments.positional.size());
-      List rest(&rt_);
-      for (size_t i = used; i < arguments.positional.size(); ++i) rest.push_back(arguments.positional[i]);
-      inner.set(rt_, "varargs", Value::tuple(std::move(rest)));
-    }
     if (m.uses_kwargs) inner.set(rt_, "kwargs", Value::dict(std::move(extra)));
+  }
+
+  void bind_defaults(const MacroDefinition& m, Scope& inner, const std::vector<bool>& given) {
+    const size_t n = m.parameters.size();
     const size_t required = n - m.defaults.size();
     for (size_t i = 0; i < n; ++i) {
       if (given[i]) continue;

@@ -61,24 +61,9 @@ bool RecordSplitter::step(char c) {
       in_array_ = c == ',';
       return true;
     case At::Value:
-      if (depth_ == 0 && (is_blank(c) || c == ',' || closes(c))) {
-        finish();
-        return false;
-      }
-      keep(c);
-      if (c == '"') at_ = At::Text;
-      if (opens(c)) ++depth_;
-      if (closes(c) && --depth_ == 0) finish();
-      return true;
+      return step_value(c);
     case At::Text:
-      // Raw line breaks end no string of JSON: without this a quote that is missing would take the rest of the file.
-      if (c == '\n') fail_at_line("a text has no closing quote in its line");
-      keep(c);
-      if (c == '\\') at_ = At::Escape;
-      if (c == '"') {
-        at_ = At::Value;
-        if (depth_ == 0) finish();
-      }
+      step_text(c);
       return true;
     case At::Escape:
       keep(c);
@@ -86,6 +71,28 @@ bool RecordSplitter::step(char c) {
       return true;
   }
   return true;
+}
+
+bool RecordSplitter::step_value(char c) {
+  if (depth_ == 0 && (is_blank(c) || c == ',' || closes(c))) {
+    finish();
+    return false;
+  }
+  keep(c);
+  if (c == '"') at_ = At::Text;
+  if (opens(c)) ++depth_;
+  if (closes(c) && --depth_ == 0) finish();
+  return true;
+}
+
+void RecordSplitter::step_text(char c) {
+  // Raw line breaks end no string of JSON: without this a quote that is missing would take the rest of the file.
+  if (c == '\n') fail_at_line("a text has no closing quote in its line");
+  keep(c);
+  if (c == '\\') at_ = At::Escape;
+  if (c != '"') return;
+  at_ = At::Value;
+  if (depth_ == 0) finish();
 }
 
 void RecordSplitter::begin_value(char c) {

@@ -34,6 +34,8 @@ class RecordSplitter {
   enum class At { Start, Line, Between, Value, Text, Escape, BehindElement };
 
   bool step(char c);
+  bool step_value(char c);
+  void step_text(char c);
   void begin_value(char c);
   void keep(char c);
   void finish();

@@ -113,6 +113,25 @@ void hidden_block(const RowPanel& panel, const GluWeights& expert, int64_t block
   }
 }
 
+/// rows [slots, dim] from..to = x [tokens, dim] of each slot's token.
+template <class T>
+void gather_rows(const Tensor& x, std::span<const Slot> group, const Tensor& rows, int64_t from, int64_t to) {
+  const int64_t dim = x.dim(1);
+  for (int64_t i = from; i < to; ++i)
+    std::copy_n(x.as<T>() + group[static_cast<size_t>(i)].token * dim, dim, rows.as<T>() + i * dim);
+}
+
+/// sums [tokens, dim] += weight * result of each slot in order, for the columns from..to: ascending experts for every
+/// token.
+void add_results(const Tensor& results, std::span<const Slot> group, const Tensor& sums, int64_t from, int64_t to) {
+  const int64_t dim = sums.dim(1);
+  for (size_t i = 0; i < group.size(); ++i) {
+    const float* result = results.as<float>() + static_cast<int64_t>(i) * dim;
+    float* sum_row = sums.as<float>() + group[i].token * dim;
+    for (int64_t c = from; c < to; ++c) sum_row[c] += group[i].weight * result[c];
+  }
+}
+
 }  // namespace
 
 Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) {
@@ -129,10 +148,8 @@ Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span
       const std::span<const Slot> group(slots.data() + begin, std::min<size_t>(kGroupSlots, slots.size() - begin));
       const std::vector<ExpertRows> rows = rows_of_experts(group);
       const auto n_rows = static_cast<int64_t>(rows.size());
-      parallel_rows(static_cast<int64_t>(group.size()), dim, [&](int64_t from, int64_t to) {
-        for (int64_t i = from; i < to; ++i)
-          std::copy_n(x.as<T>() + group[static_cast<size_t>(i)].token * dim, dim, buffers.rows.as<T>() + i * dim);
-      });
+      parallel_rows(static_cast<int64_t>(group.size()), dim,
+                    [&](int64_t from, int64_t to) { gather_rows<T>(x, group, buffers.rows, from, to); });
       // All experts have one shape, so their grids agree.
       const int64_t up_blocks = weight_of(experts[0].up).n_blocks, down_blocks = weight_of(experts[0].down).n_blocks;
       parallel(n_rows * up_blocks, [&](int64_t task, Arena& scratch) {
@@ -152,15 +169,9 @@ Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span
                   scratch);
         });
       });
-      // One worker per range of columns goes through the slots in order: ascending experts for every token.
-      constexpr int64_t kColumns = 256;
+      constexpr int64_t kColumns = 256;  // of a worker
       parallel((dim + kColumns - 1) / kColumns, [&](int64_t task, Arena&) {
-        const int64_t from = task * kColumns, to = std::min(dim, from + kColumns);
-        for (size_t i = 0; i < group.size(); ++i) {
-          const float* result = buffers.results.as<float>() + static_cast<int64_t>(i) * dim;
-          float* sum_row = sums.as<float>() + group[i].token * dim;
-          for (int64_t c = from; c < to; ++c) sum_row[c] += group[i].weight * result[c];
-        }
+        add_results(buffers.results, group, sums, task * kColumns, std::min(dim, (task + 1) * kColumns));
       });
     }
     parallel_rows(sums.elements(), 1, [&](int64_t from, int64_t to) {
