@@ -36,6 +36,80 @@ void squares_of(const Tensor& x, std::span<const int32_t> rows, double* squares)
   }
 }
 
+/// A sequence of which rows are sampled.
+struct SampledSequence {
+  Tensor key, value;  // rows of the sequence that end with those of its span
+  int64_t n_tokens;
+  std::vector<SampledRow> sampled;
+};
+
+/// Of sequence `sequence`, `n` of its sampled rows, from `first` on.
+struct TaskRows {
+  size_t sequence, first, n;
+  int64_t kv_head;
+};
+
+/// With nothing sampled yet.
+SampledSequence sequence_of(const Span& span, const KvRows* kept, const Tensor& k, const Tensor& v) {
+  const int64_t n_tokens = span.first_position + span.n_tokens;
+  if (kept) return {kept->key, kept->value, n_tokens, {}};
+  return {k.rows(span.row, span.n_tokens), v.rows(span.row, span.n_tokens), n_tokens, {}};
+}
+
+/// The row request.rows[index] of the span, with the lowest rungs that clip nothing it sees.
+template <class T>
+SampledRow sampled_row(size_t index, const Span& span, const Tensor& q, const AttentionSpec& spec,
+                       const SampleRequest& request, const std::vector<float>& keys, const std::vector<float>& values) {
+  const int64_t row = request.rows[index], position = span.first_position + row - span.row;
+  const int64_t last_key = spec.last_keys.empty() ? position : spec.last_keys[static_cast<size_t>(row)];
+  const int64_t width = q.dim(1) * q.dim(2);
+  const float query = running_absmax(q.as<T>() + row * width, 1, width)[0];
+  return {.index = static_cast<int64_t>(index),
+          .row = row,
+          .position = position,
+          .first_key = spec.first_key(position),
+          .last_key = last_key,
+          .key_rung = lowest_rung(keys[static_cast<size_t>(last_key)], request.format),
+          .value_rung = lowest_rung(values[static_cast<size_t>(last_key)], request.format),
+          .query_rung = lowest_rung(query, request.format),
+          .thorough = !request.thorough.empty() && request.thorough[index] != 0,
+          .picked = spec.picked ? spec.picked.rows(row, 1).as<uint64_t>() : nullptr};
+}
+
+/// What is sampled of a span, from request.rows[next] on, which ascend as the spans of a batch do.
+template <class T>
+void sample(const Span& span, const Tensor& q, const AttentionSpec& spec, const SampleRequest& request, size_t& next,
+            SampledSequence& sequence) {
+  const int64_t end = span.row + span.n_tokens;
+  if (next == request.rows.size() || request.rows[next] >= end) return;
+  const auto absmax_of = [&](const Tensor& x) {
+    return running_absmax(x.as<T>(), sequence.n_tokens, x.dim(1) * x.dim(2));
+  };
+  const std::vector<float> keys = absmax_of(sequence.key);
+  const std::vector<float> values = request.one_scale ? keys : absmax_of(sequence.value);
+  for (; next < request.rows.size() && request.rows[next] < end; ++next)
+    sequence.sampled.push_back(sampled_row<T>(next, span, q, spec, request, keys, values));
+}
+
+/// rungs [sampled rows, 2 or 3]: of keys and values, and of queries where some rows are thorough.
+void write_rungs(const std::vector<SampledRow>& sampled, const Tensor& rungs) {
+  for (const SampledRow& row : sampled) {
+    int32_t* own = rungs.as<int32_t>() + row.index * rungs.dim(1);
+    own[0] = row.key_rung;
+    own[1] = row.value_rung;
+    if (rungs.dim(1) > 2) own[2] = row.query_rung;
+  }
+}
+
+void add_tasks(size_t index, const SampledSequence& sequence, int64_t n_heads, std::vector<TaskRows>& tasks) {
+  if (sequence.sampled.empty()) return;
+  const int64_t n_kv_heads = sequence.key.dim(1);
+  const auto most = static_cast<size_t>(positions_of_task(n_heads / n_kv_heads));
+  const size_t n = sequence.sampled.size();
+  for (size_t first = 0; first < n; first += most)
+    for (int64_t head = 0; head < n_kv_heads; ++head) tasks.push_back({index, first, std::min(most, n - first), head});
+}
+
 }  // namespace
 
 AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -51,75 +125,25 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
     result.stream = allocate({n_sampled}, DType::F64);
     squares_of(request.stream, request.rows, result.stream.view.as<double>());
   }
-  auto* rungs = result.rungs.view.as<int32_t>();
-  auto* figures = result.figures.view.as<float>();
-
-  struct Sequence {
-    KeysAndValues rows;
-    std::vector<SampledRow> sampled;
-  };
-  std::vector<Sequence> sequences;
-  struct Task {
-    size_t sequence, first, n;
-    int64_t kv_head;
-  };
-  std::vector<Task> tasks;
+  std::vector<SampledSequence> sequences;
+  std::vector<TaskRows> tasks;
 
   const auto run = [&]<class T, class Products>() {
-    size_t next = 0;  // of request.rows, which ascend as the spans of a batch do
+    size_t next = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
-      const Span& span = spans[s];
-      const int64_t end = span.first_position + span.n_tokens;
-      Sequence sequence{kept[s] ? KeysAndValues{kept[s]->key, kept[s]->value, end}
-                                : KeysAndValues{k.rows(span.row, span.n_tokens), v.rows(span.row, span.n_tokens), end},
-                        {}};
-      std::vector<float> keys, values;
-      for (; next < request.rows.size() && request.rows[next] < span.row + span.n_tokens; ++next) {
-        if (keys.empty()) {
-          const Tensor &key = sequence.rows.key, &value = sequence.rows.value;
-          keys = running_absmax(key.as<T>(), end, key.dim(1) * key.dim(2));
-          values = request.one_scale ? keys : running_absmax(value.as<T>(), end, value.dim(1) * value.dim(2));
-        }
-        const int64_t row = request.rows[next], position = span.first_position + row - span.row;
-        SampledRow sampled{static_cast<int64_t>(next),
-                           row,
-                           position,
-                           spec.first_key(position),
-                           spec.last_keys.empty() ? position : spec.last_keys[static_cast<size_t>(row)],
-                           0,
-                           0,
-                           0,
-                           has_thorough && request.thorough[next] != 0,
-                           spec.picked ? spec.picked.rows(row, 1).as<uint64_t>() : nullptr};
-        const auto last_key = static_cast<size_t>(sampled.last_key);
-        const int64_t width = q.dim(1) * q.dim(2);
-        sampled.key_rung = lowest_rung(keys[last_key], request.format);
-        sampled.value_rung = lowest_rung(values[last_key], request.format);
-        sampled.query_rung = lowest_rung(running_absmax(q.as<T>() + row * width, 1, width)[0], request.format);
-        int32_t* own = rungs + static_cast<int64_t>(next) * n_rungs;
-        own[0] = sampled.key_rung;
-        own[1] = sampled.value_rung;
-        if (has_thorough) own[2] = sampled.query_rung;
-        sequence.sampled.push_back(sampled);
-      }
-      const size_t n = sequence.sampled.size();
-      if (n == 0) continue;
-      const int64_t n_kv_heads = sequence.rows.key.dim(1);
-      const auto most = static_cast<size_t>(positions_of_task(q.dim(1) / n_kv_heads));
-      for (size_t first = 0; first < n; first += most)
-        for (int64_t head = 0; head < n_kv_heads; ++head)
-          tasks.push_back({sequences.size(), first, std::min(most, n - first), head});
-      sequences.push_back(std::move(sequence));
+      sequences.push_back(sequence_of(spans[s], kept[s], k, v));
+      sample<T>(spans[s], q, spec, request, next, sequences[s]);
+      write_rungs(sequences[s].sampled, result.rungs.view);
+      add_tasks(s, sequences[s], q.dim(1), tasks);
     }
     parallel(static_cast<int64_t>(tasks.size()), [&](int64_t i, Arena& scratch) {
-      const Task& task = tasks[static_cast<size_t>(i)];
-      const Sequence& sequence = sequences[task.sequence];
-      const Shape4 shape{q.dim(1), sequence.rows.key.dim(1), q.dim(2), sequence.rows.value.dim(2)};
-      const typename SampleTask<T, Products>::Input in{
-          q.as<T>(), sequence.rows.key.as<T>(), sequence.rows.value.as<T>(), sequence.rows.n_tokens, spec, request,
-          n_figures};
-      SampleTask<T, Products>(shape, in, task.kv_head, std::span(sequence.sampled).subspan(task.first, task.n), scratch)
-          .run(figures);
+      const TaskRows& task = tasks[static_cast<size_t>(i)];
+      const SampledSequence& of = sequences[task.sequence];
+      const Shape4 shape{q.dim(1), of.key.dim(1), q.dim(2), of.value.dim(2)};
+      const typename SampleTask<T, Products>::Input in{q.as<T>(), of.key.as<T>(), of.value.as<T>(), of.n_tokens,
+                                                       spec,      request,        n_figures};
+      SampleTask<T, Products>(shape, in, task.kv_head, std::span(of.sampled).subspan(task.first, task.n), scratch)
+          .run(result.figures.view.as<float>());
     });
   };
 #ifdef KVCAL_AVX512_BF16
