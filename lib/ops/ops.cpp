@@ -5,6 +5,34 @@
 #include "ops/rotation_signs.h"
 
 namespace kvcal {
+namespace {
+
+void check_request(const OpCheck& c, const SampleRequest& request, const Tensor& q) {
+  c.f32("column norms", request.column_norms);
+  c.rank("column norms", request.column_norms, 2);
+  c.require(request.thorough.empty() || request.thorough.size() == request.rows.size(),
+            std::to_string(request.thorough.size()) + " marks of thorough rows for " +
+                std::to_string(request.rows.size()) + " rows");
+  c.require(request.rungs_below >= 0 && request.rungs_below <= 8,
+            std::to_string(request.rungs_below) + " rungs below the lowest");
+  if (request.stream) {
+    c.activation("stream", request.stream);
+    c.rank("stream", request.stream, 2);
+    c.require(request.stream.dim(0) == q.dim(0), "stream " + str(request.stream) + " does not fit q " + str(q));
+  }
+  for (size_t i = 0; i < request.rows.size(); ++i)
+    c.require(request.rows[i] >= (i == 0 ? 0 : request.rows[i - 1] + 1) && request.rows[i] < q.dim(0),
+              "sampled row " + std::to_string(request.rows[i]) + " of q " + str(q) + " is not above the one before");
+}
+
+/// Of the rows that are kept for a span there are as many as it needs.
+void check_kept(const OpCheck& c, const KvRows& kept, const Span& span) {
+  const int64_t needed = span.first_position + span.n_tokens;
+  c.require(kept.key && kept.n_tokens >= needed, "rows of " + std::to_string(needed) + " positions are needed, " +
+                                                     std::to_string(kept.n_tokens) + " are kept");
+}
+
+}  // namespace
 
 Tensor Ops::embed(const Tensor& table, std::span<const int32_t> ids) {
   const OpCheck c("embed", activation_dtype());
@@ -239,28 +267,11 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
   c.attention(q, spec);
   c.spans(q, spans, rows.size());
   c.last_keys(q, spans, spec.last_keys);
-  c.f32("column norms", request.column_norms);
-  c.rank("column norms", request.column_norms, 2);
-  c.require(request.thorough.empty() || request.thorough.size() == request.rows.size(),
-            std::to_string(request.thorough.size()) + " marks of thorough rows for " +
-                std::to_string(request.rows.size()) + " rows");
-  c.require(request.rungs_below >= 0 && request.rungs_below <= 8,
-            std::to_string(request.rungs_below) + " rungs below the lowest");
-  if (request.stream) {
-    c.activation("stream", request.stream);
-    c.rank("stream", request.stream, 2);
-    c.require(request.stream.dim(0) == q.dim(0), "stream " + str(request.stream) + " does not fit q " + str(q));
-  }
-  for (size_t i = 0; i < request.rows.size(); ++i)
-    c.require(request.rows[i] >= (i == 0 ? 0 : request.rows[i - 1] + 1) && request.rows[i] < q.dim(0),
-              "sampled row " + std::to_string(request.rows[i]) + " of q " + str(q) + " is not above the one before");
+  check_request(c, request, q);
   for (size_t i = 0; i < spans.size(); ++i) {
     c.require(i == 0 || spans[i].row >= spans[i - 1].row, "the spans are not in the order of rows");
-    const int64_t needed = spans[i].first_position + spans[i].n_tokens;
     if (rows[i])
-      c.require(rows[i]->key && rows[i]->n_tokens >= needed, "rows of " + std::to_string(needed) +
-                                                                 " positions are needed, " +
-                                                                 std::to_string(rows[i]->n_tokens) + " are kept");
+      check_kept(c, *rows[i], spans[i]);
     else
       c.fresh(false, spans[i]);
     const Tensor &key = rows[i] ? rows[i]->key.view : k, &value = rows[i] ? rows[i]->value.view : v;

@@ -41,50 +41,16 @@ class SampleTask {
         trials_(in.request, shape.key_dim),
         keys_(tried(in.key, shape.key_dim, &SampledRow::key_rung)),
         values_(tried(in.value, shape.value_dim, &SampledRow::value_rung)) {
-    const auto floats = [&](int64_t n) {
-      float* data = scratch.allocate({n}, DType::F32).template as<float>();
-      std::fill_n(data, n, 0.0f);
-      return data;
-    };
-    const auto elements = [&](int64_t n) {
-      return scratch.allocate({n}, std::is_same_v<Element, float> ? DType::F32 : DType::I32).template as<Element>();
-    };
-    wide_query_ = floats(n_rows_ * key_row_);
-    query_ = elements(n_rows_ * left_row_);
-    for (int64_t r = 0; r < n_rows_; ++r) {
-      float* wide = wide_query_ + r * key_row_;
-      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
-      products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
-      trials_.add_row(is_thorough(r) ? wide : nullptr, rows_[pos(r)].query_rung);
-    }
-    trial_query_ = elements(static_cast<int64_t>(trials_.size()) * left_row_);
-    trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
-    float* rounded_query = floats(key_row_);
-    for (size_t t = 0; t < trials_.size(); ++t) {
-      round_values(wide_query_ + trials_[t].row * key_row_, rounded_query, QueryTrials::padded(h_.key_dim),
-                   trials_[t].rung, in_.request.format);
-      products_.load_left(rounded_query, h_.key_dim, trial_query_ + static_cast<int64_t>(t) * left_row_);
-    }
-    for (Rows64* rows64 : {&block_keys_, &rounded_keys_}) *rows64 = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
-    for (Rows64* rows64 : {&block_values_, &changed_values_})
-      *rows64 = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
-    logits_ = floats(n_rows_ * kLogitsRow);
-    rounded_logits_ = floats(n_rows_ * kLogitsRow);
-    probabilities_ = floats(n_rows_ * kLogitsRow);
-    weights_ = elements(n_rows_ * kWeightsRow);
-    product_ = floats(n_rows_ * value_row_);
-    output_ = floats(n_rows_ * value_row_);
-    for (size_t i = 0; i < values_.size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
+    load_queries(scratch);
+    load_trials(scratch);
+    make_room(scratch);
     thorough_before_ = {0};
     for (int64_t r = 0; r < n_rows_; ++r) thorough_before_.push_back(thorough_before_.back() + rows_[pos(r)].thorough);
-    shifts_ = std::vector<KeyShift>(keys_.size());
     const int64_t n_thorough = thorough_before_.back();
-    for (KeyShift& shift : shifts_)
-      shift = {floats(n_thorough * value_row_), floats(n_thorough), floats(n_thorough), value_row_, h_.value_dim};
-    total_before_.resize(static_cast<size_t>(n_rows_));
-    exact_.resize(static_cast<size_t>(n_rows_));
-    rounded_.resize(keys_.size() * exact_.size());
-    moved_.resize(rounded_.size());
+    const auto floats = [&](int64_t n) { return zeros(n, scratch); };
+    for (size_t i = 0; i < keys_.size(); ++i)
+      shifts_.push_back(
+          {floats(n_thorough * value_row_), floats(n_thorough), floats(n_thorough), value_row_, h_.value_dim});
   }
 
   void run(float* figures) {
@@ -111,6 +77,59 @@ class SampleTask {
 
  private:
   static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
+
+  static float* zeros(int64_t n, Arena& scratch) {
+    float* data = scratch.allocate({n}, DType::F32).template as<float>();
+    std::fill_n(data, n, 0.0f);
+    return data;
+  }
+
+  static Element* elements(int64_t n, Arena& scratch) {
+    return scratch.allocate({n}, std::is_same_v<Element, float> ? DType::F32 : DType::I32).template as<Element>();
+  }
+
+  void load_queries(Arena& scratch) {
+    wide_query_ = zeros(n_rows_ * key_row_, scratch);
+    query_ = elements(n_rows_ * left_row_, scratch);
+    for (int64_t r = 0; r < n_rows_; ++r) {
+      float* wide = wide_query_ + r * key_row_;
+      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
+      products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
+      trials_.add_row(is_thorough(r) ? wide : nullptr, rows_[pos(r)].query_rung);
+    }
+  }
+
+  /// Rounded queries.
+  void load_trials(Arena& scratch) {
+    const auto n_trials = static_cast<int64_t>(trials_.size());
+    trial_query_ = elements(n_trials * left_row_, scratch);
+    trial_logits_ = zeros(n_trials * kLogitsRow, scratch);
+    float* rounded_query = zeros(key_row_, scratch);
+    for (size_t t = 0; t < trials_.size(); ++t) {
+      round_values(wide_query_ + trials_[t].row * key_row_, rounded_query, QueryTrials::padded(h_.key_dim),
+                   trials_[t].rung, in_.request.format);
+      products_.load_left(rounded_query, h_.key_dim, trial_query_ + static_cast<int64_t>(t) * left_row_);
+    }
+  }
+
+  /// For a block of keys and values, and for what is summed over blocks.
+  void make_room(Arena& scratch) {
+    const auto floats = [&](int64_t n) { return zeros(n, scratch); };
+    for (Rows64* rows64 : {&block_keys_, &rounded_keys_}) *rows64 = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
+    for (Rows64* rows64 : {&block_values_, &changed_values_})
+      *rows64 = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
+    logits_ = floats(n_rows_ * kLogitsRow);
+    rounded_logits_ = floats(n_rows_ * kLogitsRow);
+    probabilities_ = floats(n_rows_ * kLogitsRow);
+    weights_ = elements(n_rows_ * kWeightsRow, scratch);
+    product_ = floats(n_rows_ * value_row_);
+    output_ = floats(n_rows_ * value_row_);
+    for (size_t i = 0; i < values_.size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
+    total_before_.resize(static_cast<size_t>(n_rows_));
+    exact_.resize(static_cast<size_t>(n_rows_));
+    rounded_.resize(keys_.size() * exact_.size());
+    moved_.resize(rounded_.size());
+  }
 
   TriedRungs tried(const T* x, int64_t width, int SampledRow::*lowest) const {
     const HeadRows<T> head{x + kv_head_ * width, h_.n_kv_heads * width, width};
