@@ -87,28 +87,40 @@ struct Observer::State {
     std::optional<DeviceTables> on_device;  // of tensors that are not on the host, until these are added to on_host
   };
 
-  State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
-      : caches(spec.caches),
-        plan(std::move(p)),
-        all({plan.n_passes, plan.prompt_ids, plan.segments}),
-        pool(threads),
-        device(ops),
-        sites(spec.caches.size()) {
-    for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
-    samplers.assign(caches.size(), AttentionSampler(sample));
-    if (spec.n_mtp_layers > 0) mtp.emplace(mtp_plan(plan));
-    for (const KvLayout& c : caches) {
-      expected.push_back(spec.is_mtp(c.layer) ? &*mtp : &all);
-      row_formats.emplace_back(expected.back()->n_samples);
+  struct CacheInProgress {
+    SiteInProgress& at(CacheSite site) {
+      auto& slot = sites[static_cast<size_t>(site)];
+      if (!slot) slot.emplace(SiteInProgress{Coverage(expected->tokens), std::nullopt, std::nullopt});
+      return *slot;
     }
-    current_reader.resize(caches.size());
-  }
+    /// Tokens that a site must have seen in the end.
+    uint64_t expected_tokens(CacheSite site) const {
+      const auto n = static_cast<uint64_t>(expected->tokens.n_tokens());
+      return site == CacheSite::Query ? n * readers.size() : n;
+    }
+    void check_coverage(int layer);
+    bool close();
 
-  SiteInProgress& at(int cache, CacheSite site) {
-    auto& slot = sites[static_cast<size_t>(cache)][static_cast<size_t>(site)];
-    if (!slot)
-      slot.emplace(SiteInProgress{Coverage(expected[static_cast<size_t>(cache)]->tokens), std::nullopt, std::nullopt});
-    return *slot;
+    KvLayout layout;
+    std::vector<int> readers;  // layers
+    const Expectation* expected;
+    AttentionSampler sampler;
+    RowFormatSampler row_formats;
+    std::array<std::optional<SiteInProgress>, kCacheSites> sites{};
+    int32_t current_reader = 0;  // which of the readers reads it now
+    bool closed = false;         // its layer is done
+    bool waiting = false;        // closed, counted on the device and not yet fetched
+    std::optional<CacheStatistics> done{};
+  };
+
+  State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
+      : plan(std::move(p)), all({plan.n_passes, plan.prompt_ids, plan.segments}), pool(threads), device(ops) {
+    if (spec.n_mtp_layers > 0) mtp.emplace(mtp_plan(plan));
+    for (const KvLayout& layout : spec.caches) {
+      const Expectation* expected = spec.is_mtp(layout.layer) ? &*mtp : &all;
+      caches.push_back({layout, readers_of(spec, layout.cache), expected, AttentionSampler(sample),
+                        RowFormatSampler(expected->n_samples)});
+    }
   }
 
   int64_t n_prompts() const { return static_cast<int64_t>(plan.prompt_ids.size()); }
@@ -118,49 +130,34 @@ struct Observer::State {
     return found == plan.repeats.end() ? std::span<const Repeat>() : found->second;
   }
 
-  SiteTables& on_host(const KvLayout& layout, CacheSite site) {
-    SiteInProgress& progress = at(layout.cache, site);
-    if (!progress.on_host) progress.on_host.emplace(layout, site, plan.n_passes, n_prompts(), plan.kinds);
+  SiteTables& on_host(CacheInProgress& cache, CacheSite site) {
+    SiteInProgress& progress = cache.at(site);
+    if (!progress.on_host) progress.on_host.emplace(cache.layout, site, plan.n_passes, n_prompts(), plan.kinds);
     return *progress.on_host;
   }
 
-  DeviceTables& on_device(const KvLayout& layout, CacheSite site) {
+  DeviceTables& on_device(CacheInProgress& cache, CacheSite site) {
     if (!device) fail("got a tensor that is not on the host, without a device that counts it");
     if (!ranks) ranks.emplace(plan);
-    SiteInProgress& progress = at(layout.cache, site);
-    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks);
+    SiteInProgress& progress = cache.at(site);
+    if (!progress.on_device) progress.on_device.emplace(*device, cache.layout, site, *ranks);
     return *progress.on_device;
   }
 
+  void count(CacheInProgress& cache, CacheSite site, const Tensor& x, const Batch& batch);
   [[noreturn]] void fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const;
-  void check_coverage(const KvLayout& layout, int layer);
-  bool close(const KvLayout& layout);
-  CacheStatistics finish(const KvLayout& layout);
-  void finish_closed();
+  void finish(CacheInProgress& cache);
+  void finish_waiting();
+  Statistics without_caches(RunRecord run) const;
 
-  /// Tokens that a site must have seen in the end.
-  uint64_t expected_tokens(size_t cache, CacheSite site) const {
-    const auto n = static_cast<uint64_t>(expected[cache]->tokens.n_tokens());
-    return site == CacheSite::Query ? n * readers[cache].size() : n;
-  }
-
-  std::vector<KvLayout> caches;
-  std::vector<std::vector<int>> readers;  // by cache: layers
   ObservationPlan plan;
-  Expectation all;                           // of plan
-  std::optional<Expectation> mtp;            // where there is an MTP layer
-  std::vector<const Expectation*> expected;  // by cache
+  Expectation all;                 // of plan
+  std::optional<Expectation> mtp;  // where there is an MTP layer
   ThreadPool& pool;
   Ops* device;
-  std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
-  std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
-  std::vector<AttentionSampler> samplers;                                     // by cache
-  std::vector<RowFormatSampler> row_formats;                                  // by cache
-  std::vector<int32_t> current_reader;                                        // by cache: which reads it now
-  Tensor layer_input;                                                         // of the layer and the batch that run
-  std::vector<bool> closed;                                                   // by cache: its layer is done
-  std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
-  std::vector<std::optional<CacheStatistics>> done;
+  std::optional<RowRanks> ranks;  // once a tensor is not on the host
+  std::vector<CacheInProgress> caches;
+  Tensor layer_input;  // of the layer and the batch that run
 };
 
 Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device,
@@ -170,8 +167,6 @@ Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
     fail("the prompt ids of what to observe are not sorted, or one is there twice");
   check_kinds(state_->plan);
-  state_->closed.resize(spec.caches.size());
-  state_->done.resize(spec.caches.size());
 }
 
 Observer::~Observer() = default;
@@ -198,35 +193,34 @@ void Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& 
   State& s = *state_;
   if (cache < 0 || static_cast<size_t>(cache) >= s.caches.size())
     fail("cache " + std::to_string(cache) + " does not exist; the model has " + std::to_string(s.caches.size()));
-  const KvLayout& layout = s.caches[static_cast<size_t>(cache)];
-  while_doing("observing " + label(layout, site), [&] {
-    if (s.closed[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
-    if (!exists(layout, site)) fail("a cache of kind " + quoted(layout.kind) + " has none");
-    check_tensor(layout, site, x, batch);
-    count(layout, site, x, batch);
+  State::CacheInProgress& of = s.caches[static_cast<size_t>(cache)];
+  while_doing("observing " + label(of.layout, site), [&] {
+    if (of.closed) fail("got tokens after the layer was finished");
+    if (!exists(of.layout, site)) fail("a cache of kind " + quoted(of.layout.kind) + " has none");
+    check_tensor(of.layout, site, x, batch);
+    s.count(of, site, x, batch);
     for (const Segment& segment : batch.segments)
       for (const Repeat& repeat : s.repeats_of(segment.sequence))
-        count(layout, site, x.rows(segment.row, segment.n_tokens), once_more(segment, repeat));
+        s.count(of, site, x.rows(segment.row, segment.n_tokens), once_more(segment, repeat));
   });
 }
 
-void Observer::count(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch) {
-  State& s = *state_;
-  const int64_t from = first_column(layout, site), width = width_of(layout, site);
-  s.at(layout.cache, site).coverage.add(batch);
+void Observer::State::count(CacheInProgress& cache, CacheSite site, const Tensor& x, const Batch& batch) {
+  const int64_t from = first_column(cache.layout, site), width = width_of(cache.layout, site);
+  cache.at(site).coverage.add(batch);
   if (x.device == Device::Host)
-    s.on_host(layout, site).add(x, batch, s.pool, from);
+    on_host(cache, site).add(x, batch, pool, from);
   else
-    s.on_device(layout, site).add(width == x.dim(2) ? x : s.device->columns(x, from, width), batch);
+    on_device(cache, site).add(width == x.dim(2) ? x : device->columns(x, from, width), batch);
 }
 
 void Observer::attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) {
   State& s = *state_;
-  const auto c = static_cast<size_t>(cache);
-  while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer), [&] {
-    s.samplers[c].add(op, attention, batch, {s.current_reader[c], s.layer_input}, s.pool);
+  State::CacheInProgress& of = s.caches[static_cast<size_t>(cache)];
+  while_doing("sampling the attention of layer " + std::to_string(of.layout.layer), [&] {
+    of.sampler.add(op, attention, batch, {of.current_reader, s.layer_input}, s.pool);
   });
-  if (s.current_reader[c] == 0) s.row_formats[c].add(op, s.caches[c], attention, batch, s.pool);
+  if (of.current_reader == 0) of.row_formats.add(op, of.layout, attention, batch, s.pool);
 }
 
 void Observer::layer_input(const Tensor& x) { state_->layer_input = x; }
@@ -239,98 +233,98 @@ void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, co
        std::to_string(at.channel) + "); expected finite values: is the checkpoint damaged, or its format misread?");
 }
 
-void Observer::State::check_coverage(const KvLayout& layout, int layer) {
+void Observer::State::CacheInProgress::check_coverage(int layer) {
   const std::string reader = layer == layout.layer ? "" : " in layer " + std::to_string(layer);
   for (const CacheSite site : sites_of(layout))
-    if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
+    if (const std::string fault = exists(layout, site) ? at(site).coverage.fault() : ""; !fault.empty())
       fail(label(layout, site) + reader + ": " + fault + "; this is a bug of this program, please report it");
-  const int64_t sampled =
-      samplers[static_cast<size_t>(layout.cache)].n_rows(current_reader[static_cast<size_t>(layout.cache)]);
-  const int64_t planned = expected[static_cast<size_t>(layout.cache)]->n_samples;
-  if (sampled != 0 && sampled != planned)
+  const int64_t sampled = sampler.n_rows(current_reader);
+  if (sampled != 0 && sampled != expected->n_samples)
     fail("layer " + std::to_string(layout.layer) + reader + ": attention of " + std::to_string(sampled) +
-         " rows was sampled, expected " + std::to_string(planned) +
+         " rows was sampled, expected " + std::to_string(expected->n_samples) +
          "; this is a bug of this program, please report it");
 }
 
 /// Nothing more comes for this cache. True when the device has counted some of it.
-bool Observer::State::close(const KvLayout& layout) {
-  closed[static_cast<size_t>(layout.cache)] = true;
-  samplers[static_cast<size_t>(layout.cache)].close();
-  row_formats[static_cast<size_t>(layout.cache)].close();
+bool Observer::State::CacheInProgress::close() {
+  closed = true;
+  sampler.close();
+  row_formats.close();
   bool counted = false;
   for (const CacheSite site : sites_of(layout))
-    if (exists(layout, site) && at(layout.cache, site).on_device) {
-      at(layout.cache, site).on_device->close();
+    if (exists(layout, site) && at(site).on_device) {
+      at(site).on_device->close();
       counted = true;
     }
   return counted;
 }
 
-CacheStatistics Observer::State::finish(const KvLayout& layout) {
+/// Its tables become statistics, and are freed.
+void Observer::State::finish(CacheInProgress& cache) {
   CacheStatistics result;
-  result.layout = layout;
-  for (const CacheSite site : sites_of(layout)) {
-    if (!exists(layout, site)) continue;
-    SiteInProgress& progress = at(layout.cache, site);
-    SiteTables& tables = on_host(layout, site);
+  result.layout = cache.layout;
+  for (const CacheSite site : sites_of(cache.layout)) {
+    if (!exists(cache.layout, site)) continue;
+    SiteInProgress& progress = cache.at(site);
+    SiteTables& tables = on_host(cache, site);
     if (progress.on_device) progress.on_device->fold_into(tables, pool);
-    if (const NonFinite* first = tables.first_non_finite()) fail_non_finite(layout, site, *first);
+    if (const NonFinite* first = tables.first_non_finite()) fail_non_finite(cache.layout, site, *first);
     result.at(site) = tables.encode(pool);
-    sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
+    cache.sites[static_cast<size_t>(site)].reset();
   }
-  std::exchange(row_formats[static_cast<size_t>(layout.cache)], RowFormatSampler()).fold_into(result, pool);
-  AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
-  sampler.fold_into(result, pool);
-  sampler = AttentionSampler(SampleOptions{});  // frees its tables
-  return result;
+  std::exchange(cache.row_formats, RowFormatSampler()).fold_into(result, pool);
+  std::exchange(cache.sampler, AttentionSampler(SampleOptions{})).fold_into(result, pool);
+  cache.waiting = false;
+  cache.done = std::move(result);
 }
 
-void Observer::State::finish_closed() {
-  for (const size_t c : std::exchange(waiting, {})) done[c] = finish(caches[c]);
+void Observer::State::finish_waiting() {
+  for (CacheInProgress& cache : caches)
+    if (cache.waiting) finish(cache);
 }
 
 void Observer::layer_done(int layer) {
   State& s = *state_;
   s.layer_input = {};
-  s.finish_closed();  // of the layer before, while the device works on this one
-  for (size_t c = 0; c < s.caches.size(); ++c) {
-    const std::vector<int>& readers = s.readers[c];
-    if (s.closed[c] || std::find(readers.begin(), readers.end(), layer) == readers.end()) continue;
-    s.check_coverage(s.caches[c], layer);  // before what was seen: it is the more basic fault
-    ++s.current_reader[c];
-    if (layer != readers.back()) {
-      s.at(static_cast<int>(c), CacheSite::Query).coverage.reset();
-      continue;
-    }
-    if (s.close(s.caches[c]))
-      s.waiting.push_back(c);
+  s.finish_waiting();  // of the layer before, while the device works on this one
+  for (State::CacheInProgress& cache : s.caches) {
+    if (cache.closed || std::ranges::find(cache.readers, layer) == cache.readers.end()) continue;
+    cache.check_coverage(layer);  // before what was seen: it is the more basic fault
+    ++cache.current_reader;
+    if (layer != cache.readers.back())
+      cache.at(CacheSite::Query).coverage.reset();
+    else if (cache.close())
+      cache.waiting = true;
     else
-      s.done[c] = s.finish(s.caches[c]);
+      s.finish(cache);
   }
 }
 
-Statistics Observer::take(RunRecord run) {
-  state_->finish_closed();
+Statistics Observer::State::without_caches(RunRecord run) const {
   Statistics statistics;
   statistics.run = std::move(run);
-  statistics.run.prompt_ids = state_->plan.prompt_ids;
-  statistics.run.n_passes = state_->plan.n_passes;
-  for (size_t c = 0; c < state_->caches.size(); ++c) {
-    if (!state_->done[c]) fail("layer " + std::to_string(state_->caches[c].layer) + " was never finished");
-    statistics.caches.push_back(std::move(*state_->done[c]));
+  statistics.run.prompt_ids = plan.prompt_ids;
+  statistics.run.n_passes = plan.n_passes;
+  return statistics;
+}
+
+Statistics Observer::take(RunRecord run) {
+  state_->finish_waiting();
+  Statistics statistics = state_->without_caches(std::move(run));
+  for (State::CacheInProgress& cache : state_->caches) {
+    if (!cache.done) fail("layer " + std::to_string(cache.layout.layer) + " was never finished");
+    statistics.caches.push_back(std::move(*cache.done));
   }
   return statistics;
 }
 
 Statistics Observer::lend_finished(RunRecord run) {
-  state_->finish_closed();
-  Statistics statistics;
-  statistics.run = std::move(run);
-  statistics.run.prompt_ids = state_->plan.prompt_ids;
-  statistics.run.n_passes = state_->plan.n_passes;
-  for (size_t c = 0; c < state_->caches.size() && state_->done[c]; ++c)
-    statistics.caches.push_back(*std::exchange(state_->done[c], std::nullopt));
+  state_->finish_waiting();
+  Statistics statistics = state_->without_caches(std::move(run));
+  for (State::CacheInProgress& cache : state_->caches) {
+    if (!cache.done) break;
+    statistics.caches.push_back(*std::exchange(cache.done, std::nullopt));
+  }
   return statistics;
 }
 
@@ -343,14 +337,15 @@ void Observer::restore(Statistics earlier) {
          std::to_string(s.caches.size()));
   for (size_t c = 0; c < earlier.caches.size(); ++c) {
     CacheStatistics& cache = earlier.caches[c];
-    if (layout_to_json(cache.layout) != layout_to_json(s.caches[c]))
+    State::CacheInProgress& to = s.caches[c];
+    if (layout_to_json(cache.layout) != layout_to_json(to.layout))
       fail("cache " + std::to_string(c) + " is another than the model's");
     for (const CacheSite site : sites_of(cache.layout))
-      if (exists(cache.layout, site) && cache.at(site).n_tokens != s.expected_tokens(c, site))
+      if (exists(cache.layout, site) && cache.at(site).n_tokens != to.expected_tokens(site))
         fail(label(cache.layout, site) + " has " + std::to_string(cache.at(site).n_tokens) + " tokens, expected " +
-             std::to_string(s.expected_tokens(c, site)));
-    s.closed[c] = true;
-    s.done[c] = std::move(cache);
+             std::to_string(to.expected_tokens(site)));
+    to.closed = true;
+    to.done = std::move(cache);
   }
 }
 

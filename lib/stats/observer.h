@@ -93,7 +93,6 @@ class Observer final : public KvTap {
  private:
   struct State;
   void observe(int cache, CacheSite site, const Tensor& x, const Batch& batch);
-  void count(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch);
 
   std::unique_ptr<State> state_;
 };
