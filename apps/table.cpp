@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "terminal.h"
@@ -109,9 +108,9 @@ void Table::add_block(const Columns& columns, const std::vector<int>& widths, Li
 Lines Table::text(int width) const {
   std::vector<int> widths = natural_widths();
   const Columns columns = kept(widths, width);
-  for (const size_t c : std::views::reverse(columns))
-    if (const int too_much = width_of(columns, widths) - width; too_much > 0 && columns_[c].align == Align::Left)
-      widths[c] = std::max(std::min(widths[c], kLeastText), widths[c] - too_much);
+  for (auto c = columns.rbegin(); c != columns.rend(); ++c)
+    if (const int too_much = width_of(columns, widths) - width; too_much > 0 && columns_[*c].align == Align::Left)
+      widths[*c] = std::max(std::min(widths[*c], kLeastText), widths[*c] - too_much);
   Columns keys(n_keys_);
   std::iota(keys.begin(), keys.end(), size_t{0});
   const int beside_keys = width - width_of(keys, widths) - 2;  // the rest of a title is cut

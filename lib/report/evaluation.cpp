@@ -105,8 +105,8 @@ struct Given {
 std::vector<Given> different_answers(const SavedAnswers& a) {
   std::vector<Given> given;
   for (const auto& [name, answer] : a.others) {
-    const auto same = [&](const Given& g) {
-      return g.answer->text == answer.text && g.answer->first_divergence == answer.first_divergence;
+    const auto same = [&one = answer](const Given& g) {
+      return g.answer->text == one.text && g.answer->first_divergence == one.first_divergence;
     };
     if (const auto it = std::ranges::find_if(given, same); it != given.end())
       it->names += ", " + name;
