@@ -23,16 +23,15 @@ TEST_P(EveryFile, KeepsTheRule) {
   for (const SourceFile& file : tree()) expect_none(GetParam().check(file));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, EveryFile,
-                         testing::Values(Rule{"includes", includes},
-                                         Rule{"architecture_names_no_device", architecture_names_no_device},
-                                         Rule{"library_is_silent", library_is_silent},
-                                         Rule{"one_way_to_print", one_way_to_print},
-                                         Rule{"conditional_compilation", conditional_compilation},
-                                         Rule{"length", length}, Rule{"header_opening", header_opening},
-                                         Rule{"machine_paths", machine_paths}, Rule{"no_surprises", no_surprises},
-                                         Rule{"device_tests_name_no_emulator", device_tests_name_no_emulator}),
-                         [](const auto& rule) { return rule.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Rules, EveryFile,
+    testing::Values(Rule{"includes", includes}, Rule{"architecture_names_no_device", architecture_names_no_device},
+                    Rule{"library_is_silent", library_is_silent}, Rule{"one_way_to_print", one_way_to_print},
+                    Rule{"conditional_compilation", conditional_compilation}, Rule{"length", length},
+                    Rule{"header_opening", header_opening}, Rule{"machine_paths", machine_paths},
+                    Rule{"no_surprises", no_surprises}, Rule{"no_views", no_views},
+                    Rule{"device_tests_name_no_emulator", device_tests_name_no_emulator}),
+    [](const auto& rule) { return rule.param.name; });
 
 TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
 TEST(Tree, EveryVerbIsDocumented) { expect_none(verbs_are_documented(tree())); }
@@ -157,6 +156,8 @@ TEST(Sample, Code) {
       {"lib/ops/ops.cpp", "void* p = dlopen(\"x\", 0);\n", no_surprises, 1},
       {"apps/device.cpp", "void* p = dlopen(\"x\", 0);\n", no_surprises, 0},
       {"lib/base/a.cpp", "// a file system (or not)\nfile_system(x); connected(); f(\"fork()\");\n", no_surprises, 0},
+      {"apps/table.cpp", "#include <ranges>\nfor (int c : std::views::reverse(x)) f(c);\n", no_views, 2},
+      {"tests/a.cpp", "auto [a, b] = std::ranges::equal_range(x, y);\nstd::ranges::sort(x);\n", no_views, 1},
       {"lib/a/b.h", "// What it is.\n#pragma once\n", header_opening, 0},
       {"lib/a/b.h", "#pragma once\n", header_opening, 1},
       {"lib/a/b.h", "// What it is.\n#ifndef A\n", header_opening, 1},

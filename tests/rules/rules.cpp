@@ -204,6 +204,12 @@ Findings conditional_compilation(const SourceFile& file) {
   return search_code(file, cuda, "only apps/device.cpp tests for CUDA");
 }
 
+Findings no_views(const SourceFile& file) {
+  if (!is_code(file.path)) return {};
+  static const std::regex views(R"(#\s*include\s*<ranges>|\bviews::|\branges::(equal_range|subrange)\b)");
+  return search_code(file, views, "clang 14, which builds what sanitizers look at, compiles no views of libstdc++ 12");
+}
+
 Findings length(const SourceFile& file) {
   if (!is_code(file.path) && !file.path.ends_with(".py") && !file.path.ends_with(".sh")) return {};
   const size_t n = lines_of(file.text).size();

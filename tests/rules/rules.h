@@ -32,6 +32,9 @@ Findings no_surprises(const SourceFile& file);
 /// Only apps/device.cpp asks whether CUDA was built; the compiler is asked only in kernels/device and kernels/runtime.
 Findings conditional_compilation(const SourceFile& file);
 
+/// What clang 14 does not compile over libstdc++ 12: views and what returns them.
+Findings no_views(const SourceFile& file);
+
 /// At most 600 lines; above 400 only files that rules.cpp lists with a reason.
 Findings length(const SourceFile& file);
 

@@ -6,11 +6,13 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "ops/attention_sample.h"
 #include "ops/cpu/attention_products.h"
 #include "ops/cpu/math.h"
+#include "tensor/arena.h"
 
 namespace kvcal::cpu {
 
@@ -20,6 +22,18 @@ struct Shape4 {
   int64_t n_heads, n_kv_heads, key_dim, value_dim;
   int64_t group() const { return n_heads / n_kv_heads; }
 };
+
+/// n floats or pairs of a task's scratch memory.
+template <class Element>
+Element* room_for(int64_t n, Arena& scratch) {
+  return scratch.allocate({n}, std::is_same_v<Element, float> ? DType::F32 : DType::I32).template as<Element>();
+}
+
+inline float* zeros(int64_t n, Arena& scratch) {
+  auto* data = room_for<float>(n, scratch);
+  std::fill_n(data, n, 0.0f);
+  return data;
+}
 
 /// A sampled row: its place in the request, its row in the batch, and the keys it sees.
 struct SampledRow {
@@ -128,6 +142,13 @@ float square_of(int64_t n, const float* weights, Columns y) {
 /// What rounding keys at a rung changes in thorough rows, below the maximum of the exact logits. What it adds to all
 /// logits of a row alike is the row's offset, about log Z' - log Z: it is not felt, and would drown what is.
 struct KeyShift {
+  KeyShift(int64_t rows, int64_t stride, int64_t value_dim, Arena& scratch)
+      : output(zeros(rows * stride, scratch)),
+        total(zeros(rows, scratch)),
+        offset(zeros(rows, scratch)),
+        row(stride),
+        width(value_dim) {}
+
   float* output;  // [rows, row]: do = Σ (p' e^-offset - p) v
   float* total;   // [rows]: dZ = Σ (p' e^-offset - p)
   float* offset;  // [rows]

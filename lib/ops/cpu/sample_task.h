@@ -46,11 +46,8 @@ class SampleTask {
     make_room(scratch);
     thorough_before_ = {0};
     for (int64_t r = 0; r < n_rows_; ++r) thorough_before_.push_back(thorough_before_.back() + rows_[pos(r)].thorough);
-    const int64_t n_thorough = thorough_before_.back();
-    const auto floats = [&](int64_t n) { return zeros(n, scratch); };
     for (size_t i = 0; i < keys_.size(); ++i)
-      shifts_.push_back(
-          {floats(n_thorough * value_row_), floats(n_thorough), floats(n_thorough), value_row_, h_.value_dim});
+      shifts_.emplace_back(thorough_before_.back(), value_row_, h_.value_dim, scratch);
   }
 
   void run(float* figures) {
@@ -78,19 +75,9 @@ class SampleTask {
  private:
   static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
 
-  static float* zeros(int64_t n, Arena& scratch) {
-    float* data = scratch.allocate({n}, DType::F32).template as<float>();
-    std::fill_n(data, n, 0.0f);
-    return data;
-  }
-
-  static Element* elements(int64_t n, Arena& scratch) {
-    return scratch.allocate({n}, std::is_same_v<Element, float> ? DType::F32 : DType::I32).template as<Element>();
-  }
-
   void load_queries(Arena& scratch) {
     wide_query_ = zeros(n_rows_ * key_row_, scratch);
-    query_ = elements(n_rows_ * left_row_, scratch);
+    query_ = room_for<Element>(n_rows_ * left_row_, scratch);
     for (int64_t r = 0; r < n_rows_; ++r) {
       float* wide = wide_query_ + r * key_row_;
       copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
@@ -102,7 +89,7 @@ class SampleTask {
   /// Rounded queries.
   void load_trials(Arena& scratch) {
     const auto n_trials = static_cast<int64_t>(trials_.size());
-    trial_query_ = elements(n_trials * left_row_, scratch);
+    trial_query_ = room_for<Element>(n_trials * left_row_, scratch);
     trial_logits_ = zeros(n_trials * kLogitsRow, scratch);
     float* rounded_query = zeros(key_row_, scratch);
     for (size_t t = 0; t < trials_.size(); ++t) {
@@ -121,7 +108,7 @@ class SampleTask {
     logits_ = floats(n_rows_ * kLogitsRow);
     rounded_logits_ = floats(n_rows_ * kLogitsRow);
     probabilities_ = floats(n_rows_ * kLogitsRow);
-    weights_ = elements(n_rows_ * kWeightsRow, scratch);
+    weights_ = room_for<Element>(n_rows_ * kWeightsRow, scratch);
     product_ = floats(n_rows_ * value_row_);
     output_ = floats(n_rows_ * value_row_);
     for (size_t i = 0; i < values_.size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
