@@ -28,12 +28,38 @@ bool is_statistics(const std::filesystem::path& file) {
   return kind == FileKind::Statistics || (kind == FileKind::Unknown && file.extension() == ".kvstats");
 }
 
-/// Statistics stand for the scales that the default options give.
-Artifact read(const std::string& file) {
-  if (!is_statistics(file))
-    return reading(FileKind::ScaleFile, "a scale file or statistics", file, [&] { return read_artifact(file); });
+Artifact read_scales(const std::string& file) {
+  return reading(FileKind::ScaleFile, "a scale file or statistics", file, [&] { return read_artifact(file); });
+}
+
+Artifact solved(const std::string& file, const SolveOptions& options) {
   const Statistics statistics = read_statistics(file);
-  return while_doing(quoted(file), [&] { return make_artifact(statistics, solve(statistics, {})); });
+  return while_doing(quoted(file), [&] { return make_artifact(statistics, solve(statistics, options)); });
+}
+
+SolveOptions options_of(const ArtifactQuantization& q) {
+  SolveOptions options{.policy = q.policy,
+                       .format = q.dtype,
+                       .granularity = q.granularity,
+                       .headroom = q.headroom,
+                       .max_model_len = q.max_model_len,
+                       .limits = q.limits};
+  if (q.percentile) options.percentile = *q.percentile;
+  return options;
+}
+
+/// Statistics stand for the scales that the options of the other file give, or else the default ones.
+std::pair<Artifact, Artifact> read_both(const DiffFlags& flags) {
+  const bool solves_a = is_statistics(flags.a), solves_b = is_statistics(flags.b);
+  if (solves_a && solves_b) return {solved(flags.a, {}), solved(flags.b, {})};
+  if (solves_a) {
+    Artifact b = read_scales(flags.b);
+    return {solved(flags.a, options_of(b.quantization)), std::move(b)};
+  }
+  Artifact a = read_scales(flags.a);
+  if (!solves_b) return {std::move(a), read_scales(flags.b)};
+  Artifact b = solved(flags.b, options_of(a.quantization));
+  return {std::move(a), std::move(b)};
 }
 
 std::string figure(double x) { return formatted("%.5g", x); }
@@ -102,7 +128,8 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
 Exit run(const DiffFlags& flags) {
   if (!std::isfinite(flags.tolerance) || flags.tolerance < 0)
     fail("--tolerance is " + figure(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
-  const ArtifactDifference d = compare(read(flags.a), read(flags.b));
+  const auto [a, b] = read_both(flags);
+  const ArtifactDifference d = compare(a, b);
   if (flags.json)
     write_json(to_json(flags, d));
   else
@@ -115,7 +142,7 @@ Exit run(const DiffFlags& flags) {
 void add_diff(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<DiffFlags>();
   CLI::App* verb = app.add_subcommand("diff", "Compare two scale files and tell whether the changes matter");
-  verb->add_option("A", flags->a, "Scale file, or *.kvstats (solved with default options)")->required();
+  verb->add_option("A", flags->a, "Scale file, or statistics, solved with the other file's options")->required();
   verb->add_option("B", flags->b, "Scale file or statistics to compare with")->required();
   verb->add_option("--tolerance", flags->tolerance, "Largest relative change of a scale to ignore, 0.05 = 5 %")
       ->capture_default_str();

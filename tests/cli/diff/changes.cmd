@@ -3,7 +3,7 @@ kvcal calibrate "$@" -o a.json --stats a.kvstats
 kvcal solve a.kvstats -q --policy absmax --headroom 2.04 -o b.json
 kvcal solve a.kvstats -q --policy absmax --headroom 64 -o c.json
 kvcal solve a.kvstats -q -o d.json
-kvcal diff d.json a.kvstats
+kvcal diff a.json a.kvstats && kvcal diff a.kvstats d.json && kvcal diff a.kvstats a.kvstats
 kvcal diff a.json b.json || echo exit $?
 kvcal diff a.json b.json --tolerance 0.03 && echo accepted
 kvcal diff a.json c.json --tolerance 1000 || echo exit $?
