@@ -22,7 +22,7 @@ namespace {
 
 struct ReportFlags {
   std::string input;
-  std::filesystem::path output = "report.html";
+  std::filesystem::path out = "report.html";
   std::string evaluation;
   bool force = false, quiet = false;
   SolveFlags solve;
@@ -84,7 +84,7 @@ Evaluated evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
 
 Exit run(const ReportFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
-  check_output(flags.output, existing);
+  check_output(flags.out, existing);
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(),
@@ -94,8 +94,8 @@ Exit run(const ReportFlags& flags) {
   input.evaluation = evaluated ? &evaluated->evaluation : nullptr;
   input.evaluated_as = evaluated ? evaluated->as : "";
   const std::string page = report_html(input);
-  write_output(flags.output, page, existing);
-  if (!flags.quiet) say("kvcal: ", output_name(flags.output), ", ", (page.size() + 1023) / 1024, " KiB");
+  write_output(flags.out, page, existing);
+  if (!flags.quiet) say("kvcal: ", output_name(flags.out), ", ", (page.size() + 1023) / 1024, " KiB");
   return Exit::Done;
 }
 
@@ -106,8 +106,7 @@ void add_report(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("--evaluation", flags->evaluation, "Show what kvcal evaluate found, too")->type_name("FILE");
-  verb->add_option("-o,--output", flags->output, "HTML file to write; - prints it (default: report.html)")
-      ->type_name("FILE");
+  verb->add_option("-o,--out", flags->out, "HTML file to write; - prints it (default: report.html)")->type_name("FILE");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
   const std::vector<CLI::Option*> own = verb->get_options();
@@ -123,7 +122,7 @@ void add_report(CLI::App& app, Job& chosen) {
       if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())
         flags->solving_option = option->get_name();
     flags->solve.refuse_idle_options(*verb);
-    refuse_idle_force(*verb, flags->output);
+    refuse_idle_force(*verb, flags->out);
     chosen = [flags] { return run(*flags); };
   });
 }
