@@ -2,6 +2,7 @@
 #include "calibrate/calibrate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 
 #include "artifact/make_artifact.h"
@@ -48,6 +49,9 @@ void check_outputs(const CalibrateFlags& flags) {
     check_writable(flags.statistics, may_be_of_this_run(flags) ? Existing::Replace : existing(flags));
   if (!flags.evaluation.empty()) check_writable(flags.evaluation, existing(flags));
   if (flags.shard.empty()) flags.output.check(flags.statistics.empty());
+  const std::vector<std::string>& prompts = flags.prompts.files;
+  if (!flags.evaluation.empty() && std::ranges::find(prompts, "-") != prompts.end())
+    fail("--evaluate reads the prompts again, expected files as --prompts, not -");
 }
 
 // Saves the statistics as soon as there are some: computing scales from them may fail.

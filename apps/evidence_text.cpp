@@ -54,15 +54,17 @@ Interval percentages(int64_t k, int64_t n) {
   return {k == 0 ? 0 : 100 * shares.low, 100 * shares.high};
 }
 
+std::string percent_figure(double percent) { return percent > 99 ? "100" : formatted("%.2g", percent); }
+
 Lines coverage_text(const Artifact& artifact) {
   const std::optional<PromptsBeyond>& beyond = artifact.evidence.beyond;
   if (!beyond) return {};
   const Interval range = percentages(beyond->absmax, beyond->n_prompts);
-  std::string text = "new prompts: roughly " + formatted("%.2g", range.low) + " to " + formatted("%.2g", range.high) +
+  std::string text = "new prompts: roughly " + percent_figure(range.low) + " to " + percent_figure(range.high) +
                      " % of prompts like these will exceed the largest value measured at some site";
   std::string seen = grouped(beyond->absmax);
   if (beyond->headroom && artifact.quantization.headroom) {
-    text += ", at most " + formatted("%.2g", percentages(*beyond->headroom, beyond->n_prompts).high) +
+    text += ", at most " + percent_figure(percentages(*beyond->headroom, beyond->n_prompts).high) +
             " % by more than the headroom of " + formatted("%.4g", *artifact.quantization.headroom) +
             ", beyond which values may be clipped";
     seen += " and " + grouped(*beyond->headroom);

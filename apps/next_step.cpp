@@ -16,14 +16,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Lines command(const std::string& text) { return Lines("next:") + Lines("  " + text); }
+/// As evaluate says it, too.
+Lines step(const std::string& what, const std::string& command) {
+  return Lines("next: " + what + ":") + Lines("  " + command);
+}
+
+Lines serve_with_file(const std::string& command) { return step("serve with the file", command); }
+Lines serve_as_it_is(const std::string& command) { return step("serve at scale 1.0, as it is", command); }
 
 bool is_fp8(const Artifact& artifact) { return artifact.quantization.dtype.starts_with("fp8"); }
 
 Lines evaluate(const NextStepInputs& in) {
   std::string text = "kvcal evaluate " + (in.model.empty() ? "MODEL" : shell_word(in.model));
   for (const std::string& word : in.prompts) text += " " + shell_word(word);
-  return command(text + " --scales " + shell_word(in.scales.string()));
+  return step("measure what that does to answers", text + " --scales " + shell_word(in.scales.string()));
 }
 
 /// None for a class that the table of servers does not have.
@@ -39,9 +45,9 @@ std::optional<ServerSupport> support_of(ServerKind kind, const Artifact& artifac
 Lines serve(const Artifact& artifact, const NextStepInputs& in) {
   if (!kv_scale_tensors(Checkpoint::open(in.folder)).empty()) return {};
   if (const auto vllm = support_of(ServerKind::Vllm, artifact); vllm && vllm->served)
-    return command("vllm serve " + shell_word(in.model) + " --kv-cache-dtype fp8");
+    return serve_as_it_is("vllm serve " + shell_word(in.model) + " --kv-cache-dtype fp8");
   if (const auto sglang = support_of(ServerKind::Sglang, artifact); sglang && sglang->served)
-    return command(sglang_command(in.model, "fp8_e4m3"));
+    return serve_as_it_is(sglang_command(in.model, "fp8_e4m3"));
   return {};
 }
 
@@ -74,7 +80,7 @@ Lines exported(const NextStepInputs& in, const std::string& target, bool skip_ke
   if (target != "vllm") text += " --to " + target;
   if (skip_keep16) text += " --skip-layers keep16";
   if (request.options.replace_scales) text += " --replace-scales";
-  return command(text + " -o " + shell_word(request.out.string()));
+  return serve_with_file(text + " -o " + shell_word(request.out.string()));
 }
 
 /// For the first server that takes them; of what none takes, why the first does not.
@@ -99,15 +105,15 @@ Lines by_class(const Artifact& artifact, const NextStepInputs& in) {
   };
   const std::string keep = keep16_layers(artifact).empty() ? "" : " --skip-layers keep16";
   const std::string text = "kvcal export " + shell_word(in.scales.string()) + " --model MODEL";
-  if (loads(ServerKind::Vllm)) return command(text + keep + " -o MODEL-fp8kv");
-  if (keep.empty() && loads(ServerKind::Sglang)) return command(text + " --to sglang -o MODEL-fp8kv");
-  return command("kvcal inspect MODEL");
+  if (loads(ServerKind::Vllm)) return serve_with_file(text + keep + " -o MODEL-fp8kv");
+  if (keep.empty() && loads(ServerKind::Sglang)) return serve_with_file(text + " --to sglang -o MODEL-fp8kv");
+  return step("see which servers load scales of this class", "kvcal inspect MODEL");
 }
 
 }  // namespace
 
 Lines next_step(const Artifact& artifact, const NextStepInputs& in) {
-  if (is_standard_output(in.scales) || !is_fp8(artifact)) return {};
+  if (is_standard_output(in.scales) || !is_fp8(artifact) || !converged(artifact)) return {};
   const bool keeps = !keep16_layers(artifact).empty();
   if (!keeps && !most_changed_layers(artifact).empty()) return in.evaluates ? Lines() : evaluate(in);
   if (in.model.empty()) return serves_as_it_is(artifact) && !keeps ? Lines() : by_class(artifact, in);

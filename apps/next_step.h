@@ -19,8 +19,9 @@ struct NextStepInputs {
   bool evaluates = false;            // an evaluation follows by itself
 };
 
-/// "next:" and the command, which would run, or why no server loads these scales and what does instead, as export's
-/// refusal says it. Nothing where none can be named.
+/// "next: WHAT:" and the command, which would run, or why no server loads these scales and what does instead, as export's
+/// refusal says it. Nothing where none can be named, or where the scales
+/// want more prompts first.
 Lines next_step(const Artifact& artifact, const NextStepInputs& inputs);
 
 }  // namespace kvcal
