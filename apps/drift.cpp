@@ -8,6 +8,7 @@
 #include "artifact/artifact.h"
 #include "base/number_text.h"
 #include "drift_output.h"
+#include "idle_options.h"
 #include "stats/statistics_file.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -19,6 +20,7 @@ struct DriftFlags {
   std::string scales, format = "text";
   std::vector<std::string> statistics;
   DriftLimits limits;
+  bool json = false;
 };
 
 void check_share(const char* flag, double share) {
@@ -51,7 +53,7 @@ Exit run(const DriftFlags& flags) {
   Drift drift = while_doing(quoted(flags.scales), [&] { return Drift(artifact, flags.limits); });
   for (const std::string& file : flags.statistics) drift.add(file, read_statistics(file));
   for (const std::string& note : drift.notes()) say("kvcal: ", note);
-  if (flags.format == "json")
+  if (flags.json || flags.format == "json")
     write_json(to_json(flags, drift));
   else
     write_lines((flags.format == "text" ? drift_text(drift.sites()) : drift_prometheus(drift.sites())));
@@ -72,7 +74,8 @@ void add_drift(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_option("--max-growth", flags->limits.growth,
                    "Largest growth of absmax over the file's, 0.25 = 25 % (default: any that the scale has room for)");
-  verb->add_option("--format", flags->format, "text, json, prometheus")->type_name("NAME")->capture_default_str();
+  verb->add_option("--format", flags->format, "text, prometheus")->type_name("NAME")->capture_default_str();
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Shares are those of a site's worst head; of several files, of the worst. Where the calibration clipped or lost\n"
       "values on purpose, twice that share is allowed. Values are counted exactly; tokens with a clipped value "
@@ -85,7 +88,10 @@ void add_drift(CLI::App& app, Job& chosen) {
       "  kvcal drift kv-cache-scales.json --stats live.kvstats\n"
       "  kvcal drift s.json --stats monday.kvstats tuesday.kvstats --max-growth 0.5\n"
       "  kvcal drift s.json --stats live.kvstats --format prometheus > kvcal.prom");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, verb, &chosen] {
+    if (flags->json) refuse_idle(*verb, "with --json", {"--format"});
+    chosen = [flags] { return run(*flags); };
+  });
 }
 
 }  // namespace kvcal

@@ -177,10 +177,10 @@ void add_validate(CLI::App& app, Job& chosen) {
   verb->add_option("--tp", flags->n_ranks, "Tensor-parallel size, to check per-head scales for")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  verb->add_option("--format", flags->format, "text, json, sarif (code scanning), github (annotations)")
+  verb->add_option("--format", flags->format, "text, sarif (code scanning), github (annotations)")
       ->type_name("NAME")
       ->capture_default_str();
-  verb->add_flag("--json", flags->json, "Same as --format json");
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->add_flag("--strict", flags->strict, "Treat warnings as errors");
   verb->add_flag("-v,--verbose", flags->verbose, "Also list the rules that were not checked, and why");
   verb->add_flag("--list-rules", flags->list_rules, "Print the rules: id, severity, meaning");

@@ -68,6 +68,36 @@ std::set<std::string> files_of_tree(const fs::path& top) {
   return files;
 }
 
+// A program of the same name that keeps what each call with --json prints: the verb, then the output.
+constexpr const char* kRecorder = R"(#!/bin/sh
+case " $* " in *" --json "*|*" --format json "*) ;; *) exec "$KVCAL" "$@" ;; esac
+kept=$(mktemp "$0.json.XXXXXX") && echo "$1" >"$kept"
+"$KVCAL" "$@" >>"$kept"
+code=$?
+tail -n +2 "$kept"
+exit $code
+)";
+
+fs::path recorder_in(const fs::path& folder) {
+  const fs::path script = folder / "kvcal";
+  std::ofstream(script) << kRecorder;
+  fs::permissions(script, fs::perms::owner_all);
+  return script;
+}
+
+std::vector<JsonOutput> recorded_in(const fs::path& folder) {
+  std::vector<JsonOutput> all;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("kvcal.json.")) continue;
+    const std::string kept = read(entry.path());
+    const size_t end = kept.find('\n');
+    if (end + 1 < kept.size()) all.push_back({kept.substr(0, end), kept.substr(end + 1)});
+  }
+  return all;
+}
+
+bool asks_for_json(const Case& c) { return read(beside(c, ".cmd")).find("json") != std::string::npos; }
+
 // In the child: the surroundings in which every case runs, whatever those of the test are.
 [[noreturn]] void become_shell(const Case& c, const Places& places, const fs::path& scratch, const fs::path& outputs) {
   setpgid(0, 0);
@@ -81,7 +111,8 @@ std::set<std::string> files_of_tree(const fs::path& top) {
   redirect(STDOUT_FILENO, outputs / "out", O_WRONLY | O_CREAT | O_TRUNC);
   redirect(STDERR_FILENO, outputs / "err", O_WRONLY | O_CREAT | O_TRUNC);
   const char* path = std::getenv("PATH");
-  setenv("PATH", (places.program.parent_path().string() + ":" + (path != nullptr ? path : "/usr/bin:/bin")).c_str(), 1);
+  const fs::path program = asks_for_json(c) ? recorder_in(outputs) : places.program;
+  setenv("PATH", (program.parent_path().string() + ":" + (path != nullptr ? path : "/usr/bin:/bin")).c_str(), 1);
   setenv("KVCAL", places.program.c_str(), 1);
   setenv("SOURCE", places.source.c_str(), 1);
   setenv("BUILD", places.build.c_str(), 1);
@@ -155,7 +186,8 @@ Outcome run(const Case& c, const Places& places) {
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) become_shell(c, places, scratch.path(), outputs.path());
-  Outcome outcome = {wait_for(child), read(outputs.path() / "out"), read(outputs.path() / "err"), {}};
+  Outcome outcome = {
+      wait_for(child), read(outputs.path() / "out"), read(outputs.path() / "err"), {}, recorded_in(outputs.path())};
   std::ranges::set_difference(files_of_tree(places.source), before, std::back_inserter(outcome.left_in_tree));
   for (std::string* text : {&outcome.out, &outcome.err}) {
     replace_all(*text, scratch.path().string(), "$SCRATCH");
@@ -173,7 +205,7 @@ Outcome expected(const Case& c) {
   const std::string command = read(beside(c, ".cmd"));
   const size_t at = command.rfind(kExits);
   const int exit = at == std::string::npos ? 0 : std::stoi(command.substr(at + kExits.size()));
-  return {exit, read(beside(c, ".stdout")), read(beside(c, ".stderr")), {}};
+  return {exit, read(beside(c, ".stdout")), read(beside(c, ".stderr")), {}, {}};
 }
 
 bool matches(const std::string& pattern, const std::string& text) {

@@ -18,10 +18,16 @@ struct Case {
 /// All cases below `folder`, sorted by name.
 std::vector<Case> find_cases(const std::filesystem::path& folder);
 
+/// What `kvcal VERB ... --json` printed, also where the case shows only a part of it.
+struct JsonOutput {
+  std::string verb, text;
+};
+
 struct Outcome {
   int exit = 0;  // 128 + number when a signal ended it, as sh reports it
   std::string out, err;
   std::vector<std::string> left_in_tree;  // files that the tree did not have before, and that git does not ignore
+  std::vector<JsonOutput> json;           // of each such call
 };
 
 /// Names that stand for the places of this machine, in the command and in what is expected.

@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string_view>
 
+#include "artifact/schema_check.h"
 #include "cli/cli_case.h"
 
 namespace kvcal::cli {
@@ -19,6 +22,32 @@ const Places& places() {
   return all;
 }
 
+// Of what `kvcal VERB --json` prints; evaluate prints its file.
+std::filesystem::path schema_of(const std::string& verb) {
+  const std::filesystem::path schemas = std::filesystem::path(KVCAL_SOURCE_DIR) / "schemas";
+  return verb == "evaluate" ? schemas / "evaluation.v1.schema.json" : schemas / ("output-" + verb + ".v1.schema.json");
+}
+
+// prompts and generate print one document a line.
+std::vector<Json> documents_in(const std::string& text) {
+  if (Json whole = Json::parse(text, nullptr, false); !whole.is_discarded()) return {whole};
+  std::vector<Json> documents;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) documents.push_back(Json::parse(line, nullptr, false));
+  return documents;
+}
+
+void expect_schema_holds(const JsonOutput& output) {
+  std::ifstream file(schema_of(output.verb));
+  ASSERT_TRUE(file) << schema_of(output.verb) << " is not there";
+  const std::string schema{std::istreambuf_iterator<char>(file), {}};
+  for (const Json& document : documents_in(output.text)) {
+    ASSERT_FALSE(document.is_discarded()) << "not JSON: " << output.text;
+    for (const SchemaError& error : check_schema(document, schema))
+      ADD_FAILURE() << "kvcal " << output.verb << " --json: " << error.path << ": " << error.message;
+  }
+}
+
 class CaseTest final : public testing::Test {
  public:
   explicit CaseTest(Case c) : case_(std::move(c)) {}
@@ -26,6 +55,7 @@ class CaseTest final : public testing::Test {
   void TestBody() override {
     const Outcome outcome = run(case_, places());
     for (const std::string& file : outcome.left_in_tree) ADD_FAILURE() << "left in the source tree: " << file;
+    for (const JsonOutput& output : outcome.json) expect_schema_holds(output);
     if (g_update) return update(case_, outcome);
     const Outcome want = expected(case_);
     EXPECT_EQ(outcome.exit, want.exit);
@@ -80,6 +110,26 @@ TEST(Harness, EveryExpectationHasItsCommand) {
     if (path.extension() == ".stdout" || path.extension() == ".stderr") {
       EXPECT_TRUE(stems.contains(path.replace_extension().string())) << entry.path();
     }
+  }
+}
+
+void expect_closed(const Json& schema, const std::string& where) {
+  if (schema.is_object() && schema.contains("properties")) {
+    EXPECT_EQ(schema.value("additionalProperties", true), false) << where;
+  }
+  for (const auto& [name, member] : schema.items())
+    if (member.is_structured()) expect_closed(member, where + "/" + name);
+}
+
+// A member that nobody described would otherwise pass.
+TEST(Schemas, ObjectsOfOutputsAreClosed) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(KVCAL_SOURCE_DIR) / "schemas")) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("output-")) continue;
+    std::ifstream file(entry.path());
+    const Json schema = Json::parse(file);
+    EXPECT_EQ(schema.at("$id"), name);
+    expect_closed(schema, name);
   }
 }
 

@@ -21,7 +21,7 @@ kvcal stats statistics --json >json_stats
 kvcal solve statistics --json -q -o s >json_solve && rm s
 kvcal merge statistics --json -q -o s >json_merge && rm s
 kvcal diff scales scales --json >json_diff
-kvcal drift scales --stats statistics --format json >json_drift
+kvcal drift scales --stats statistics --json >json_drift
 kvcal doctor "$M" --json >json_doctor
 kvcal doctor --list --json >json_list
 kvcal validate --list-rules --json >json_rules
