@@ -4,6 +4,7 @@
 
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
+#include "servers/kv_declaration.h"
 
 namespace kvcal {
 namespace {
@@ -61,6 +62,14 @@ void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& 
                   number_text(l.key.front()), 0, f.path_of("config.json")});
 }
 
+/// Sparse attention's own default goes by the GPU: nothing is said of that.
+void check_auto(const FolderUnderTest& f, const ServedScales& served, Report& report) {
+  if (served.auto_is_fp8 || find_member(f.checkpoint.config(), "index_topk") != nullptr) return;
+  const std::string type = auto_cache_type(f.stored.declaration, served.server.kind);
+  report.add({"V03", "", "the cache of " + str(served.server) + " with --kv-cache-dtype auto", "FP8",
+              type.empty() ? "the model's dtype" : type, 0, f.path_of("config.json")});
+}
+
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   const std::string name = str(served.server);
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
@@ -81,9 +90,7 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
   if (!served.stops.empty()) return;
   check_rounding(f, served, report);
   check_latent(f, served, report);
-  if (!served.auto_is_fp8)
-    report.add({"V03", "", "the cache of " + name + " with --kv-cache-dtype auto", "FP8", "the model's dtype", 0,
-                f.path_of("config.json")});
+  check_auto(f, served, report);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ struct Versions {
   bool hold(const EngineVersion& v) const { return v >= since && (until == EngineVersion{} || v < until); }
 };
 
-enum class Declares : uint8_t { Nothing, CompressedTensors, ModelOptFp8, ModelOptNvfp4, Other };
+enum class Declares : uint8_t { Nothing, CompressedTensors, ModelOptFp8, ModelOptNvfp4, Fp8 };
 
 /// What a declaration becomes under "auto", and whether it overrides an option that asks for something else.
 struct Line {
@@ -26,7 +26,7 @@ struct Line {
 constexpr EngineVersion kVllmObeysOption = {0, 22, 0};
 
 // Read in the wheels: vLLM 0.8.5 to 0.33.0 attention.py (layer.py) and torch_utils.py, SGLang 0.5.4 to 0.5.23
-// compressed_tensors.py and configure_kv_cache_dtype. What no line covers is not known.
+// compressed_tensors.py, fp8.py and configure_kv_cache_dtype. What no line covers is not known.
 constexpr std::array kLines = {
     Line{Engine::Vllm, Declares::CompressedTensors, {{0, 8, 5}, {0, 15, 0}}, "auto"},
     Line{Engine::Vllm, Declares::CompressedTensors, {{0, 15, 0}, kVllmObeysOption}, "fp8", true},
@@ -37,6 +37,8 @@ constexpr std::array kLines = {
     Line{Engine::Sglang, Declares::CompressedTensors, {{0, 5, 8}, {0, 5, 19}}, "auto"},
     Line{Engine::Sglang, Declares::CompressedTensors, {{0, 5, 19}, {}}, "fp8_e4m3"},
     Line{Engine::Sglang, Declares::ModelOptFp8, {{0, 5, 6}, {}}, "fp8_e4m3"},
+    Line{Engine::Sglang, Declares::Fp8, {{0, 5, 8}, {0, 5, 18}}, "auto"},
+    Line{Engine::Sglang, Declares::Fp8, {{0, 5, 18}, {}}, "fp8_e4m3"},
 };
 
 // By what the newest version makes of it; older ones differ in the lines above alone.
@@ -44,7 +46,7 @@ Declares declares(const KvDeclaration& d, Engine server) {
   const std::string type = auto_cache_type(d, server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
   if (type.empty()) return Declares::Nothing;
   if (d.is_compressed_tensors()) return Declares::CompressedTensors;
-  if (!d.is_modelopt()) return Declares::Other;
+  if (!d.is_modelopt()) return Declares::Fp8;
   return type == "nvfp4" ? Declares::ModelOptNvfp4 : Declares::ModelOptFp8;
 }
 
@@ -60,7 +62,7 @@ const Line* line_of(const CacheRequest& r, Declares declared) {
 
 CacheType known(std::string name, std::string_view by) {
   const Trait quantized = trait_of(is_quantized_type(name));
-  return {std::move(name), quantized, by};
+  return {.name = std::move(name), .quantized = quantized, .decided_by = by};
 }
 
 CacheType not_known(std::string open) { return {.open = std::move(open)}; }
@@ -105,9 +107,31 @@ CacheType asked_for(const CacheRequest& r) {
   return is_quantized_type(r.asked) ? known(r.asked, "option") : plain_option(r);
 }
 
-}  // namespace
+/// How a backend of sparse MLA stores E4M3: rows with scales of their own, by 128 values, or plain ones.
+struct SparseBackend {
+  std::string_view name;
+  bool one_scale;
+};
 
-CacheType cache_type(const CacheRequest& request) {
+// vLLM 0.24.0 and 0.33.0 mla_attention.py, SGLang 0.5.23 kv_cache_configurator.py and arg_groups/overrides.py.
+constexpr std::array kSparseBackends = {
+    SparseBackend{"FLASHMLA_SPARSE", false}, SparseBackend{"FLASHINFER_MLA_SPARSE_SM120", false},
+    SparseBackend{"flashmla_kv", false},     SparseBackend{"flashmla_sparse", false},
+    SparseBackend{"trtllm", true},           SparseBackend{"FLASHINFER_MLA_SPARSE", true},
+};
+
+void settle_scale(const CacheRequest& r, CacheType& type) {
+  if (type.quantized == Trait::Unknown) return;
+  const bool e4m3 = type.name == "fp8" || type.name == "fp8_e4m3" || type.name == "torch.float8_e4m3fn";
+  type.one_scale = trait_of(e4m3);
+  if (!e4m3 || !r.sparse_latent) return;
+  const auto backend = std::ranges::find(kSparseBackends, r.backend, &SparseBackend::name);
+  type.one_scale = backend == kSparseBackends.end() ? Trait::Unknown : trait_of(backend->one_scale);
+  if (type.one_scale == Trait::Unknown)
+    type.open = "the backend of sparse attention (the server's log): some store a scale with every 128 values";
+}
+
+CacheType settled_type(const CacheRequest& request) {
   const CacheType asked = asked_for(request);
   if (request.logged.empty()) return asked;
   if (!request.logged_too.empty())
@@ -120,15 +144,19 @@ CacheType cache_type(const CacheRequest& request) {
           .contradicted = true};
 }
 
+}  // namespace
+
+CacheType cache_type(const CacheRequest& request) {
+  CacheType type = settled_type(request);
+  settle_scale(request, type);
+  return type;
+}
+
 bool is_quantized_type(std::string_view type) {
   constexpr std::array<std::string_view, 12> kPlain = {"",    "auto", "bf16",    "bfloat16", "float16", "fp16",
                                                        "f16", "f32",  "float32", "half",     "float",   "none"};
   if (type.starts_with("torch.")) type.remove_prefix(6);
   return std::ranges::find(kPlain, type) == kPlain.end();
-}
-
-bool is_static_fp8(std::string_view type) {
-  return type == "fp8" || type == "fp8_e4m3" || type == "torch.float8_e4m3fn";
 }
 
 }  // namespace kvcal

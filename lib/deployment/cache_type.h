@@ -20,14 +20,17 @@ struct CacheRequest {
   std::string logged;                       // the type that a log line names
   std::string logged_too;                   // another one, of which only one is quantized
   const KvDeclaration* declared = nullptr;  // null: no config.json was given
-  bool own_default = false;                 // a model for which servers choose a type of their own (sparse MLA)
+  bool own_default = false;                 // a model for which servers choose a type of their own
+  bool sparse_latent = false;               // MLA over an index of tokens
+  std::string backend;                      // of attention; "": not known
 };
 
 struct CacheType {
   std::string name = "";  // "fp8", "fp8_e4m3", "nvfp4", "bfloat16"; "auto": the model's own type; "": not known
   Trait quantized = Trait::Unknown;
+  Trait one_scale = Trait::Unknown;  // E4M3 with one scale for all tokens
   std::string_view decided_by = "";  // "option", "log", "checkpoint", "default"; "" where it is not known
-  std::string open = "";             // where it is not known: what would settle it
+  std::string open = "";             // what would settle what is not known of it
   bool contradicted = false;         // options and log cannot be of one run
 
   std::string shown() const { return name == "auto" ? "the model's own type" : name; }
@@ -37,6 +40,5 @@ CacheType cache_type(const CacheRequest& request);
 
 /// "fp8", "int8_per_token_head", "q8_0"; not "auto", "bfloat16", "torch.float16".
 bool is_quantized_type(std::string_view type);
-bool is_static_fp8(std::string_view type);  // E4M3 with one scale for all tokens
 
 }  // namespace kvcal

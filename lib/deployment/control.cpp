@@ -1,6 +1,20 @@
 #include "deployment/control.h"
 
+#include "deployment/cache_choices.h"
+
 namespace kvcal {
+namespace {
+
+/// "with this one auto is NVFP4, and "; "" where auto may well be the model's own type.
+std::string auto_too(CacheRequest r) {
+  r.asked.clear();
+  r.logged.clear();
+  const CacheType left = cache_type(r);
+  if (left.quantized != Trait::Yes) return "";
+  return std::string("with this one auto is ") + (left.name.starts_with("nvfp4") ? "NVFP4" : "FP8") + ", and ";
+}
+
+}  // namespace
 
 std::string control_text(const ControlRequest& r) {
   const std::string own = r.model_type.empty() ? "bfloat16" : r.model_type;
@@ -24,11 +38,14 @@ std::string control_text(const ControlRequest& r) {
   CacheRequest plain = r.cache;
   plain.asked = own;
   plain.logged.clear();
-  // auto is FP8 here; and where scales may be multiplied in all the same, another type is no comparison either.
+  // Where scales may be multiplied in all the same, another type is no comparison.
   const bool obeyed = cache_type(plain).quantized == Trait::No;
-  if (r.scales_felt == Trait::No && obeyed) return "--kv-cache-dtype " + own;
-  return "the checkpoint without KV scales (with this one auto is FP8, and " +
-         std::string(obeyed ? "other types may apply its scales all the same)" : "other types may not be obeyed)");
+  const bool taken = has_cache_type(r.cache.server, r.cache.version, own) != Trait::No;
+  if (r.scales_felt == Trait::No && obeyed && taken) return "--kv-cache-dtype " + own;
+  return "the checkpoint without KV scales (" + auto_too(r.cache) +
+         std::string(!taken   ? "this version has no --kv-cache-dtype " + own + ")"
+                     : obeyed ? "other types may apply its scales all the same)"
+                              : "other types may not be obeyed)");
 }
 
 }  // namespace kvcal

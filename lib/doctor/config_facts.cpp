@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "doctor/checkpoint_facts.h"
 
 namespace kvcal {
@@ -46,11 +47,6 @@ int64_t integer_or_zero(const Json& config, const char* key) {
   return is_integer(value) ? value->get<int64_t>() : 0;
 }
 
-std::string string_or_empty(const Json& config, const char* key) {
-  const Json* value = find_member(config, key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
-
 // Qwen 2 and 2.5 have biases on q, k, v without saying so.
 bool has_key_bias(const Json& config, const std::string& type) {
   const Json* said = find_member(config, "attention_bias");
@@ -64,8 +60,8 @@ void take_config(const Json& config, ModelTraits& model) {
   if (!config.is_object()) return;
   const Json& text = text_config(config);
   model.from_config = true;
-  model.model_type = string_or_empty(text, "model_type");
-  if (model.model_type.empty()) model.model_type = string_or_empty(config, "model_type");
+  model.model_type = text_at(text, "model_type");
+  if (model.model_type.empty()) model.model_type = text_at(config, "model_type");
   const Json* architectures = find_member(config, "architectures");
   if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string())
@@ -76,7 +72,7 @@ void take_config(const Json& config, ModelTraits& model) {
   model.key_bias = answer(has_key_bias(text, model.model_type));
   for (const char* key : {"dtype", "torch_dtype"})
     for (const Json* part : {&text, &config})
-      if (model.weights_type.empty()) model.weights_type = string_or_empty(*part, key);
+      if (model.weights_type.empty()) model.weights_type = text_at(*part, key);
   const Json* window = find_member(text, "sliding_window");
   const Json* use = find_member(text, "use_sliding_window");
   model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));

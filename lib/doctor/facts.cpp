@@ -84,12 +84,14 @@ void Facts::take_logged_type(std::string_view type) {
 bool knows_flags(const Facts& facts) { return facts.command.has_value() || !facts.flags.empty(); }
 
 std::string backend_of(const Facts& f) {
-  for (const char* name : {"attention-backend", "decode-attention-backend"})
+  for (const char* name : {"dsa-decode-backend", "nsa-decode-backend", "attention-backend", "decode-attention-backend"})
     if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
       const size_t dot = flag->value.find('.');
       return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
     }
-  return f.backend;
+  const auto variable = f.environment.find("VLLM_ATTENTION_BACKEND");
+  const bool read = f.is(Engine::Vllm) && f.before({0, 15, 0}) != Trait::No && variable != f.environment.end();
+  return read ? variable->second : f.backend;
 }
 
 CacheRequest cache_request(const Facts& f) {
@@ -103,7 +105,11 @@ CacheRequest cache_request(const Facts& f) {
   r.logged = f.logged_dtype;
   r.logged_too = f.logged_other;
   r.declared = f.checkpoint ? &f.checkpoint->declaration : nullptr;
-  r.own_default = f.model.sparse == Trait::Yes;
+  const std::string& architecture = f.model.architecture;
+  const bool sparse = f.model.sparse == Trait::Yes;
+  r.own_default = sparse || architecture.starts_with("DeepseekV4") || architecture.starts_with("MuseSpark");
+  r.sparse_latent = sparse && f.model.latent == Trait::Yes;
+  r.backend = backend_of(f);
   return r;
 }
 

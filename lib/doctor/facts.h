@@ -142,7 +142,6 @@ std::string backend_of(const Facts& facts);
 CacheRequest cache_request(const Facts& facts);
 /// The type in effect, from the facts' `cache`.
 inline Trait cache_is_quantized(const Facts& facts) { return facts.cache.quantized; }
-inline bool cache_is_static_fp8(const Facts& facts) { return is_static_fp8(facts.cache.name); }
 
 /// Whether the checkpoint's scales are multiplied into a cache that is not quantized.
 Trait scales_felt_on_plain(const Facts& facts);

@@ -1,10 +1,9 @@
 // What to do about a finding: its text filled in for these inputs, without what is in effect already and without what
 // another rule would refuse.
 #include <algorithm>
-#include <array>
-#include <set>
 
 #include "base/error.h"
+#include "deployment/cache_choices.h"
 #include "doctor/diagnose.h"
 
 namespace kvcal {
@@ -31,14 +30,15 @@ std::string with_names(std::string text, const Facts& facts) {
   return text;
 }
 
-std::set<std::string_view> stops(const Facts& facts) {
-  std::set<std::string_view> ids;
+bool stops(const CombinationRule& rule, const Facts& facts) {
+  return applies(rule.needs, facts).all == Trait::Yes && rule.when(facts).holds;
+}
+
+bool stops_only_with(const Facts& after, const Facts& before) {
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules)
-      if (rule.entry.severity == Severity::Fatal && applies(rule.needs, facts).all == Trait::Yes &&
-          rule.when(facts).holds)
-        ids.insert(rule.entry.id);
-  return ids;
+      if (rule.entry.severity == Severity::Fatal && stops(rule, after) && !stops(rule, before)) return true;
+  return false;
 }
 
 /// An option that a part of a fix advises, with its value: "--kv-cache-dtype fp8".
@@ -60,17 +60,27 @@ std::vector<Advice> advice_in(std::string_view part) {
   return all;
 }
 
-/// In effect already, or it would stop the server where it starts now.
+/// In effect already, unknown to this version, or it would stop the server where it starts now.
 bool is_useless(const Advice& advice, const Facts& facts) {
-  const std::string in_effect = advice.name == "attention-backend" ? backend_of(facts) : facts.flag_value(advice.name);
+  const bool of_backend = advice.name == "attention-backend";
+  if (of_backend && backend_option(facts.server, facts.version, advice.value).empty()) return true;
+  if (!of_backend && has_cache_type(facts.server, facts.version, advice.value) == Trait::No) return true;
+  const std::string in_effect = of_backend ? backend_of(facts) : facts.flag_value(advice.name);
   const bool left_out = advice.value == "auto" && in_effect.empty() && knows_flags(facts);
   if (advice.value == in_effect || left_out) return true;
   Facts after = facts;
   after.flags.insert_or_assign(advice.name, Flag{advice.value, {}});
   after.logged_dtype = after.logged_other = "";
   resolve(after);
-  const std::set<std::string_view> before = stops(facts), then = stops(after);
-  return !std::ranges::includes(before, then);
+  return stops_only_with(after, facts);
+}
+
+/// Variables begin with the name of the server that reads them.
+bool is_of_another(std::string_view part, const Facts& facts) {
+  part = part.substr(0, part.find('('));
+  const bool known = !facts.is(Engine::Unknown);
+  return (known && !facts.is(Engine::Vllm) && part.find("VLLM_") != part.npos) ||
+         (known && !facts.is(Engine::Sglang) && part.find("SGLANG_") != part.npos);
 }
 
 /// Parts between ", " and "; ", each with what stands before it.
@@ -105,9 +115,13 @@ std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "
 
 std::string fix_text(const Entry& entry, const Facts& facts) {
   std::string text;
-  for (const Part& part : parts_of(with_options(std::string(entry.fix), facts))) {
+  for (Part& part : parts_of(with_options(std::string(entry.fix), facts))) {
     const std::vector<Advice> advice = advice_in(part.text);
+    if (is_of_another(part.text, facts)) continue;
     if (std::ranges::any_of(advice, [&](const Advice& a) { return is_useless(a, facts); })) continue;
+    for (const Advice& a : advice)
+      if (a.name == "attention-backend")
+        replace_all(part.text, "--attention-backend " + a.value, backend_option(facts.server, facts.version, a.value));
     text += text.empty() ? without_connective(part.text) : part.before + part.text;
   }
   return printable(with_names(std::move(text), facts));

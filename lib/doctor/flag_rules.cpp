@@ -1,8 +1,8 @@
 // F: options of the serve command, alone and with the model and the server's version.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
+#include "deployment/cache_choices.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -89,40 +89,11 @@ Found e5m2_with_outliers(const Facts& f) {
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-// Choices of vLLM 0.33.0 and SGLang 0.5.23. Platforms register more for vLLM.
-constexpr std::array<std::string_view, 23> kVllmTypes = {"auto",
-                                                         "float16",
-                                                         "bfloat16",
-                                                         "fp8",
-                                                         "fp8_e4m3",
-                                                         "fp8_e5m2",
-                                                         "fp8_inc",
-                                                         "fp8_ds_mla",
-                                                         "nvfp4_ds_mla",
-                                                         "turboquant_k8v4",
-                                                         "turboquant_4bit_nc",
-                                                         "turboquant_k3v4_nc",
-                                                         "turboquant_3bit_nc",
-                                                         "octave_k3v4",
-                                                         "octave_k3v3",
-                                                         "octave_k3v3_compact",
-                                                         "ultraquant_4bit",
-                                                         "int4_per_token_head",
-                                                         "int8_per_token_head",
-                                                         "fp8_per_token_head",
-                                                         "nvfp4",
-                                                         "nvfp4_4over6",
-                                                         ""};
-constexpr std::array<std::string_view, 9> kSglangTypes = {"auto",     "fp8_e5m2", "fp8_e4m3",       "mxfp8", "bf16",
-                                                          "bfloat16", "nvfp4",    "fp4_mx_block16", ""};
-
 Found unknown_type(const Facts& f) {
   const std::string type = f.flag_value("kv-cache-dtype");
-  const auto in = [&](const auto& types) { return std::find(types.begin(), types.end(), type) != types.end(); };
-  const bool wrong = (f.is(Engine::Vllm) && !in(kVllmTypes)) || (f.is(Engine::Sglang) && !in(kSglangTypes));
-  if (!wrong) return {};
-  const std::string where = f.is(Engine::Vllm) ? "vLLM 0.33.0: fp8 or fp8_e4m3" : "SGLang 0.5.23: fp8_e4m3";
-  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is not a valid choice; " + where);
+  if (type.empty() || has_cache_type(f.server, f.version, type) != Trait::No) return {};
+  const std::string server = std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "'s newest version");
+  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is no choice of " + server);
 }
 
 Found per_token_head(const Facts& f) {
@@ -280,8 +251,9 @@ constexpr CombinationRule kRules[] = {
       "{control}, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
      kFlags | kModel,
      e5m2_with_outliers},
-    {{"F27", Fatal, Established, "the server has no cache type of this name", "that no version has it", "{fp8}",
-      "vllm 0.33.0, sglang 0.5.23", Cause::FormatUnsupported, 7},
+    {{"F27", Fatal, Established, "the server has no cache type of this name",
+      "that no other version, and no platform's plug-in, has it", "{fp8}",
+      "vllm 0.8.5 to 0.33.0 config/cache.py, sglang 0.5.8 to 0.5.23 server_args.py", Cause::FormatUnsupported, 7},
      kFlags | kKnownServer,
      unknown_type},
     {{"F12", Note, Established, "the checkpoint's scales are not used: this cache type makes its own while serving", "",

@@ -171,7 +171,7 @@ constexpr CombinationRule kRules[] = {
       "or "
       "in some versions misread",
       "anything about the KV cache, or damage: reports go from 12 points of GSM8K to none",
-      "VLLM_USE_DEEP_GEMM=0 (SGLang: SGLANG_ENABLE_JIT_DEEPGEMM=0), and compare",
+      "VLLM_USE_DEEP_GEMM=0, or SGLANG_ENABLE_JIT_DEEPGEMM=0, and compare",
       "sglang issue 28662; vllm issue 38083", Cause::NotTheCache, 5},
      kTensors | kGpu,
      uneven_blocks},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "doctor/container.h"
 #include "doctor/python_call.h"
 #include "doctor/shell_words.h"
@@ -46,11 +47,6 @@ std::string_view without_margin(std::string_view text) {
 std::vector<Json> documents_of(std::string_view text) {
   if (Json whole = text.starts_with("{") ? json_or_null(text) : Json(); whole.is_object()) return {std::move(whole)};
   return parse_yaml(text);
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const Json* member = find_member(object, key);
-  return member && member->is_string() ? member->get<std::string>() : "";
 }
 
 /// Of a list its texts, of a text its words.

@@ -34,11 +34,7 @@ constexpr std::array kNeeds = {
     Need{kVllm, [](const Facts& f) { return served_by(f, Engine::Vllm); }, "which server it is"},
     Need{kSglang, [](const Facts& f) { return served_by(f, Engine::Sglang); }, "which server it is"},
     Need{kQuantized, [](const Facts& f) { return f.cache.quantized; }, ""},
-    Need{kStaticFp8,
-         [](const Facts& f) {
-           return f.cache.quantized == Trait::Unknown ? Trait::Unknown : trait_of(cache_is_static_fp8(f));
-         },
-         ""},
+    Need{kStaticFp8, [](const Facts& f) { return f.cache.one_scale; }, ""},
     Need{kPlain,
          [](const Facts& f) {
            return f.cache.quantized == Trait::Unknown ? Trait::Unknown : trait_of(f.cache.quantized == Trait::No);

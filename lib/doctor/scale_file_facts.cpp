@@ -2,15 +2,11 @@
 
 #include "artifact/artifact.h"
 #include "base/file_kind.h"
+#include "base/json_text.h"
 #include "doctor/checkpoint_facts.h"
 
 namespace kvcal {
 namespace {
-
-std::string text_at(const Json& object, const char* key) {
-  const Json* value = find_member(object, key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
 
 void count_scale(const Json* scale, ScaleFacts& facts) {
   if (scale == nullptr || !scale->is_number()) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json_text.h"
 #include "base/letter_case.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/quantization_config.h"
@@ -15,11 +16,6 @@ namespace fs = std::filesystem;
 const Json* object_at(const Json& object, const char* key) {
   const Json* member = object.is_object() ? find_member(object, key) : nullptr;
   return member && member->is_object() ? member : nullptr;
-}
-
-std::string text_at(const Json& object, const char* key) {
-  const Json* member = object.is_object() ? find_member(object, key) : nullptr;
-  return member && member->is_string() ? member->get<std::string>() : "";
 }
 
 bool flag_is(const Json& scheme, const char* key, bool value) {
@@ -38,7 +34,7 @@ void read_keys(const Json& given, KvDeclaration& d) {
   d.algorithm = text_at(q, "kv_cache_quant_algo");
   d.has_no_server = flag_is(q, "kv_cache_deployment_supported", false);
   d.has_config_groups = object_at(q, "config_groups") != nullptr;
-  d.has_quant_algo = !text_at(q, "quant_algo").empty();
+  d.weights = text_at(q, "quant_algo");
   const Json* producer = object_at(given, "producer");
   d.producer = producer ? text_at(*producer, "name") : "";
 }
@@ -57,6 +53,15 @@ std::string modelopt_cache(const KvDeclaration& d) {
   }
   const std::string word = d.scheme && d.scheme->is_string() ? d.scheme->get<std::string>() : "";
   return lower_case(word.empty() ? d.algorithm : word);
+}
+
+/// The same as SGLang's ModelOpt classes have it: an object counts whether it is static or not, a word instead of one
+/// with weights of NVFP4 alone.
+std::string modelopt_cache_of_sglang(const KvDeclaration& d) {
+  if (d.scheme && d.scheme->is_object()) return is_float8(*d.scheme) ? "fp8" : "";
+  const bool reads_word = d.weights.find("NVFP4") != std::string::npos;
+  const std::string word = d.scheme && reads_word ? lower_case(d.scheme->get<std::string>()) : "";
+  return word.empty() ? lower_case(d.algorithm) : word == "float8" ? "fp8" : word;
 }
 
 /// Static, per tensor, 8-bit float: SGLang's condition for compressed-tensors. A missing `symmetric` passes.
@@ -146,7 +151,7 @@ KvCarrier carrier_of(const KvDeclaration& d, ServerKind server) {
 
 std::string declaration_error(const KvDeclaration& d, ServerKind server) {
   const bool vllm = server == ServerKind::Vllm;
-  if (d.is_modelopt() && !d.has_quant_algo)
+  if (d.is_modelopt() && d.weights.empty())
     return vllm ? "Missing 'quant_algo' in quantization config"
                 : "AttributeError: 'NoneType' object has no attribute 'upper' (no quant_algo)";
   if (vllm && d.is_compressed_tensors() && d.scheme) return vllm_scheme_error(*d.scheme, d);
@@ -158,7 +163,7 @@ std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
   if (d.is_compressed_tensors())
     return d.scheme && (vllm ? d.scheme->is_object() : sglang_takes(*d.scheme)) ? "fp8" : "";
   if (!d.is_modelopt()) return !vllm && d.method == "fp8" && lower_case(d.algorithm) == "fp8" ? "fp8" : "";
-  const std::string cache = modelopt_cache(d);
+  const std::string cache = vllm ? modelopt_cache(d) : modelopt_cache_of_sglang(d);
   return cache == "fp8" || (vllm && cache == "nvfp4") ? cache : "";
 }
 

@@ -19,7 +19,8 @@ struct KvDeclaration {
   std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", "FP8_K_NVFP4_V", ...; "" when not said
   std::string passed_over;      // the algorithm of hf_quant_config.json, where config.json has a quantization_config
   bool has_no_server = false;   // ModelOpt's kv_cache_deployment_supported is false
-  bool has_config_groups = false, has_quant_algo = false;
+  bool has_config_groups = false;
+  std::string weights;              // quant_algo: "FP8", "NVFP4", "MIXED_PRECISION"; "" when not said
   std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise
   bool block_weights = false;       // weight_block_size is said
   bool static_activations = false;  // activation_scheme "static"

@@ -154,12 +154,13 @@ TEST(KvDeclaration, AutoIsWhatServersMakeOfIt) {
   };
   const Case cases[] = {
       {R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})", "fp8", "fp8"},
-      {R"({"quant_method": "modelopt", "kv_cache_scheme": "fp8"})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": "fp8"})", "fp8", ""},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": "FP8"})", "fp8", "fp8"},
       {R"({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}})", "fp8", "fp8"},
       {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}})", "fp8",
        "fp8"},
-      {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float"}})", "", ""},
-      {R"({"quant_method": "modelopt", "kv_cache_scheme": {}, "kv_cache_quant_algo": "FP8"})", "fp8", "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float"}})", "", "fp8"},
+      {R"({"quant_method": "modelopt", "kv_cache_scheme": {}, "kv_cache_quant_algo": "FP8"})", "fp8", ""},
       {R"({"quant_method": "modelopt", "kv_cache_scheme": "NVFP4"})", "nvfp4", ""},
       {R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float"}})", "nvfp4", ""},
       {R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8_K_NVFP4_V"})", "", ""},

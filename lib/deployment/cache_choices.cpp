@@ -1,0 +1,83 @@
+#include "deployment/cache_choices.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvcal {
+namespace {
+
+/// `absent` is the last version that was looked at and lacks the type, `since` the first that has it; `last` the last
+/// that has it, `gone` the first that lacks it again. Zero: none.
+struct Choice {
+  Engine server;
+  std::string_view type;
+  EngineVersion absent{}, since{}, last{}, gone{};
+};
+
+// config.py, later config/cache.py, of vLLM 0.8.5 to 0.33.0 (every minor version since 0.11); server_args.py, later
+// arg_groups/fields/model.py, of SGLang 0.5.8 to 0.5.23.
+constexpr std::array kChoices = {
+    Choice{Engine::Vllm, "auto"},
+    Choice{Engine::Vllm, "fp8"},
+    Choice{Engine::Vllm, "fp8_e4m3"},
+    Choice{Engine::Vllm, "fp8_e5m2"},
+    Choice{Engine::Vllm, "fp8_inc", {0, 9, 2}, {0, 10, 2}},
+    Choice{Engine::Vllm, "bfloat16", {0, 10, 2}, {0, 11, 0}},
+    Choice{Engine::Vllm, "fp8_ds_mla", {0, 11, 0}, {0, 12, 0}},
+    Choice{Engine::Vllm, "float16", {0, 17, 0}, {0, 18, 0}},
+    Choice{Engine::Vllm, "turboquant_k8v4", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "turboquant_4bit_nc", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "turboquant_k3v4_nc", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "turboquant_3bit_nc", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "int8_per_token_head", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "fp8_per_token_head", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "nvfp4", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm, "int4_per_token_head", {0, 24, 0}, {0, 25, 1}},
+    Choice{Engine::Vllm, "nvfp4_4over6", {0, 27, 1}, {0, 28, 0}},
+    Choice{Engine::Vllm, "nvfp4_ds_mla", {0, 29, 0}, {0, 30, 0}},
+    Choice{Engine::Vllm, "ultraquant_4bit", {0, 31, 0}, {0, 32, 0}},
+    Choice{Engine::Vllm, "octave_k3v4", {0, 32, 0}, {0, 33, 0}},
+    Choice{Engine::Vllm, "octave_k3v3", {0, 32, 0}, {0, 33, 0}},
+    Choice{Engine::Vllm, "octave_k3v3_compact", {0, 32, 0}, {0, 33, 0}},
+    Choice{Engine::Sglang, "auto"},
+    Choice{Engine::Sglang, "fp8_e4m3"},
+    Choice{Engine::Sglang, "fp8_e5m2"},
+    Choice{Engine::Sglang, "bf16"},
+    Choice{Engine::Sglang, "bfloat16"},
+    Choice{Engine::Sglang, "mxfp8", {0, 5, 15}, {0, 5, 16}},
+    Choice{Engine::Sglang, "nvfp4", {0, 5, 15}, {0, 5, 16}},
+    Choice{Engine::Sglang, "fp4_mx_block16", {0, 5, 15}, {0, 5, 16}},
+    Choice{Engine::Sglang, "fp4_e2m1", {}, {}, {0, 5, 20}, {0, 5, 22}},
+};
+
+EngineVersion oldest_of(Engine server) {
+  return server == Engine::Vllm ? EngineVersion{0, 8, 5} : EngineVersion{0, 5, 8};
+}
+
+Trait has(const Choice& c, const EngineVersion& v) {
+  if (c.gone != EngineVersion{} && v > c.last) return v >= c.gone ? Trait::No : Trait::Unknown;
+  if (v >= c.since) return Trait::Yes;
+  return v <= c.absent ? Trait::No : Trait::Unknown;
+}
+
+}  // namespace
+
+Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
+  if (server != Engine::Vllm && server != Engine::Sglang) return Trait::Unknown;
+  const auto choice =
+      std::ranges::find_if(kChoices, [&](const Choice& c) { return c.server == server && c.type == type; });
+  if (version && *version < oldest_of(server)) return Trait::Unknown;
+  if (choice == kChoices.end()) return Trait::No;
+  return version ? has(*choice, *version) : trait_of(choice->gone == EngineVersion{});
+}
+
+// The option came with 0.13; the variable was read until 0.14.
+std::string backend_option(Engine server, const std::optional<EngineVersion>& version, const std::string& name) {
+  constexpr EngineVersion kOption = {0, 13, 0};
+  const bool of_vllm = std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; });
+  if (server != Engine::Unknown && of_vllm != (server == Engine::Vllm)) return "";
+  if (server == Engine::Vllm && version && *version < kOption) return "VLLM_ATTENTION_BACKEND=" + name;
+  return "--attention-backend " + name;
+}
+
+}  // namespace kvcal

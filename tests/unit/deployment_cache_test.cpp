@@ -1,0 +1,94 @@
+// What a server's version makes of options and declarations, against what its wheel says.
+#include <gtest/gtest.h>
+
+#include "deployment/cache_choices.h"
+#include "deployment/control.h"
+
+namespace kvcal {
+namespace {
+
+KvDeclaration declared(const char* quantization) {
+  return read_kv_declaration(Json{{"quantization_config", parse_json(quantization)}}, "/nowhere");
+}
+
+constexpr const char* kNvfp4 = R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"})";
+constexpr const char* kFp8 = R"({"quant_method": "fp8", "activation_scheme": "dynamic", "kv_cache_quant_algo": "FP8"})";
+
+CacheRequest request(const char* server, const KvDeclaration& d, std::string asked = "") {
+  const NamedEngine named = parse_engine(server);
+  CacheRequest r;
+  r.server = named.server;
+  r.version = named.version;
+  r.options_known = true;
+  r.asked = std::move(asked);
+  r.declared = &d;
+  return r;
+}
+
+// SGLang's fp8.py hands the algorithm on since 0.5.18; vLLM reads it of ModelOpt's methods alone.
+TEST(CacheOf, WeightsOfFp8ThatDeclareACache) {
+  const KvDeclaration d = declared(kFp8);
+  EXPECT_EQ(cache_type(request("sglang@0.5.23", d)).name, "fp8_e4m3");
+  EXPECT_EQ(cache_type(request("sglang@0.5.18", d)).name, "fp8_e4m3");
+  EXPECT_EQ(cache_type(request("sglang@0.5.17", d)).name, "auto");
+  EXPECT_EQ(cache_type(request("vllm@0.33.0", d)).name, "auto");
+}
+
+TEST(CacheOf, SparseLatentRowsHaveScalesByBackend) {
+  const KvDeclaration none;
+  const auto one_scale = [&](const char* server, const char* backend, bool sparse = true) {
+    CacheRequest r = request(server, none, "fp8_e4m3");
+    r.sparse_latent = sparse;
+    r.backend = backend;
+    return cache_type(r).one_scale;
+  };
+  EXPECT_EQ(one_scale("vllm@0.33.0", "FLASHMLA_SPARSE"), Trait::No);
+  EXPECT_EQ(one_scale("vllm@0.33.0", "FLASHINFER_MLA_SPARSE"), Trait::Yes);
+  EXPECT_EQ(one_scale("sglang@0.5.23", "trtllm"), Trait::Yes);
+  EXPECT_EQ(one_scale("sglang@0.5.23", ""), Trait::Unknown);
+  EXPECT_EQ(one_scale("sglang@0.5.23", "", false), Trait::Yes);
+}
+
+TEST(Choices, AreThoseOfTheVersion) {
+  const auto has = [](const char* server, std::string_view type) {
+    const NamedEngine named = parse_engine(server);
+    return has_cache_type(named.server, named.version, type);
+  };
+  EXPECT_EQ(has("vllm@0.10.2", "bfloat16"), Trait::No);
+  EXPECT_EQ(has("vllm@0.11.0", "bfloat16"), Trait::Yes);
+  EXPECT_EQ(has("vllm@0.19.1", "nvfp4"), Trait::Unknown);
+  EXPECT_EQ(has("vllm@0.7.3", "bfloat16"), Trait::Unknown);
+  EXPECT_EQ(has("vllm", "nvfp4_4over6"), Trait::Yes);
+  EXPECT_EQ(has("vllm", "bf16"), Trait::No);
+  EXPECT_EQ(has("sglang@0.5.12", "fp4_e2m1"), Trait::Yes);
+  EXPECT_EQ(has("sglang@0.5.21", "fp4_e2m1"), Trait::Unknown);
+  EXPECT_EQ(has("sglang", "fp4_e2m1"), Trait::No);
+  EXPECT_EQ(has("sglang", "float16"), Trait::No);
+  EXPECT_EQ(has("llama.cpp", "q8_0"), Trait::Unknown);
+}
+
+TEST(Choices, SpellTheBackendAsTheVersionDoes) {
+  const auto option = [](const char* server, const std::string& name) {
+    const NamedEngine named = parse_engine(server);
+    return backend_option(named.server, named.version, name);
+  };
+  EXPECT_EQ(option("vllm", "TRITON_ATTN"), "--attention-backend TRITON_ATTN");
+  EXPECT_EQ(option("vllm@0.12.0", "TRITON_ATTN"), "VLLM_ATTENTION_BACKEND=TRITON_ATTN");
+  EXPECT_EQ(option("sglang", "TRITON_MLA"), "");
+  EXPECT_EQ(option("vllm", "triton"), "");
+}
+
+TEST(Control, SaysWhatAutoIs) {
+  const KvDeclaration nvfp4 = declared(kNvfp4), fp8 = declared(kFp8);
+  const auto text = [](CacheRequest r, std::string weights = "bfloat16") {
+    const CacheType in_effect = cache_type(r);
+    return control_text({std::move(r), in_effect, Trait::Unknown, std::move(weights)});
+  };
+  EXPECT_NE(text(request("vllm@0.33.0", nvfp4)).find("auto is NVFP4, and other types may"), std::string::npos);
+  EXPECT_NE(text(request("sglang@0.5.23", fp8)).find("auto is FP8, and"), std::string::npos);
+  EXPECT_EQ(text(request("sglang@0.5.23", nvfp4, "fp8_e4m3")).find("auto is"), std::string::npos);
+  EXPECT_NE(text(request("sglang@0.5.23", fp8), "float16").find("has no --kv-cache-dtype float16"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvcal
