@@ -120,15 +120,23 @@ constexpr std::array kSparseBackends = {
     SparseBackend{"trtllm", true},           SparseBackend{"FLASHINFER_MLA_SPARSE", true},
 };
 
+// server_args.py of 0.5.12, arg_groups/overrides.py of 0.5.23.
+std::string_view sparse_backend(const CacheRequest& r) {
+  const bool chooses = r.server == Engine::Sglang && (!r.version || *r.version >= EngineVersion{0, 5, 12});
+  if (!r.backend.empty() || !chooses) return r.backend;
+  if (r.capability >= 100 && r.capability < 120) return "trtllm";
+  return r.capability >= 80 && r.capability < 100 ? "flashmla_kv" : "";
+}
+
 void settle_scale(const CacheRequest& r, CacheType& type) {
   if (type.quantized == Trait::Unknown) return;
   const bool e4m3 = type.name == "fp8" || type.name == "fp8_e4m3" || type.name == "torch.float8_e4m3fn";
   type.one_scale = trait_of(e4m3);
   if (!e4m3 || !r.sparse_latent) return;
-  const auto backend = std::ranges::find(kSparseBackends, r.backend, &SparseBackend::name);
+  const auto backend = std::ranges::find(kSparseBackends, sparse_backend(r), &SparseBackend::name);
   type.one_scale = backend == kSparseBackends.end() ? Trait::Unknown : trait_of(backend->one_scale);
   if (type.one_scale == Trait::Unknown)
-    type.open = "the backend of sparse attention (the server's log): some store a scale with every 128 values";
+    type.open = "the backend of sparse attention (the server's log, --gpu): some store a scale with every 128 values";
 }
 
 CacheType settled_type(const CacheRequest& request) {

@@ -23,6 +23,7 @@ struct CacheRequest {
   bool own_default = false;                 // a model for which servers choose a type of their own
   bool sparse_latent = false;               // MLA over an index of tokens
   std::string backend;                      // of attention; "": not known
+  int capability = 0;                       // of an NVIDIA GPU; 0: not known
 };
 
 struct CacheType {

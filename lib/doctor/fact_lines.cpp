@@ -125,6 +125,21 @@ void backend_before(Facts& facts, std::string_view line, size_t at, const Eviden
   if (begin != std::string_view::npos) take_backend(facts, line.substr(begin + kUsing.size()), from);
 }
 
+// "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm."
+void backend_of_sparse(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  constexpr std::string_view kDecode = "decode=";
+  const size_t name = line.find(kDecode, at);
+  if (name == std::string_view::npos) return;
+  const std::string_view rest = line.substr(name + kDecode.size());
+  set_flag(facts, "dsa-decode-backend", std::string(rest.substr(0, rest.find_first_of(".,; "))), from);
+}
+
+// "Setting KV cache dtype to fp8_e4m3 for DeepSeek DSA on SM10 device."
+void chosen_type_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
+  const std::string_view rest = line.substr(std::min(line.size(), line.find(" to ", at) + 4));
+  facts.take_logged_type(rest.substr(0, rest.find(' ')));
+}
+
 // "Attention backend not specified. Use trtllm_mha backend by default."
 void backend_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
   const std::string_view rest = line.substr(std::min(line.size(), line.find("Use ", at) + 4));
@@ -211,6 +226,9 @@ constexpr std::array kFacts = {
     FactLine{"--quantization-param-path", take_listed_option},
     FactLine{"Using AttentionBackendEnum.", backend_after},
     FactLine{"Attention backend not specified. Use ", backend_of_sglang},
+    FactLine{"Set DSA backends for", backend_of_sparse},
+    FactLine{"Set NSA backends for", backend_of_sparse},
+    FactLine{"Setting KV cache dtype to ", chosen_type_of_sglang},
     FactLine{" attention backend out of potential backends", backend_before},
     FactLine{"data type to store kv cache", dtype_of_vllm},
     FactLine{"Using KV cache dtype:", dtype_of_sglang},

@@ -110,6 +110,7 @@ CacheRequest cache_request(const Facts& f) {
   r.own_default = sparse || architecture.starts_with("DeepseekV4") || architecture.starts_with("MuseSpark");
   r.sparse_latent = sparse && f.model.latent == Trait::Yes;
   r.backend = backend_of(f);
+  r.capability = f.gpu ? f.gpu->capability : 0;
   return r;
 }
 

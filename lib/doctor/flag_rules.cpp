@@ -145,6 +145,11 @@ Found pair_differs(const Facts& f) {
   return {};
 }
 
+Found hybrid_handed_over(const Facts& f) {
+  return f.flag("kv-transfer-config") != nullptr ? found_in_flags(f, {"kv-transfer-config", "kv-cache-dtype"})
+                                                 : Found{};
+}
+
 Found adapter_beyond_scales(const Facts& f) {
   if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantized(f) == Trait::No) return {};
   return {true, f.adapter->cache_targets, {{f.adapter->path, 0, "", 1, 0}}};
@@ -275,6 +280,14 @@ constexpr CombinationRule kRules[] = {
       "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},
      kFlags,
      pair_differs},
+    {{"F35", Warning, Reported,
+      "a hybrid whose quantized cache another server reads: wrong answers were reported where a cache in 16 bits was "
+      "right",
+      "that this version does it: reported in May 2026 for Qwen3.5-397B-NVFP4 over NIXL",
+      "{control} on both sides, or one server for prefill and decode, and compare", "vllm issue 42179",
+      Cause::CacheTransfer, 6},
+     kFlags | kVllm | kHybrid | kQuantized,
+     hybrid_handed_over},
     {{"F20", Warning, Inferred, "the adapter changes what the cache stores; the scales were measured without it",
       "that it exceeds them: a headroom of 2 is usual", "kvcal calibrate on the model with the adapter merged into it",
       "", Cause::ScalesStale, 3},

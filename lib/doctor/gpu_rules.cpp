@@ -1,4 +1,6 @@
 // B and F: what goes wrong on some GPUs only.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "doctor/rules.h"
@@ -106,17 +108,63 @@ constexpr std::string_view kCompare = "run the same prompt at temperature 0 with
 
 Found decode_sums_otherwise(const Facts& f) {
   const std::string backend = backend_of(f);
-  const bool here = f.gpu->capability == 90 && (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1");
+  const bool here =
+      f.gpu->capability == 90 && (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1" || backend == "fa3");
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
+/// A type that these versions serve on GPUs of capabilities `from` on and below `to` alone; `until` zero: the newest.
+struct OnlyOn {
+  Engine server;
+  std::string_view type;
+  EngineVersion since, until;
+  int from, to;
+};
+// flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4), kv_cache_hook.py of SGLang 0.5.23 and
+// server_args.py of 0.5.16.
+constexpr std::array kOnlyOn = {
+    OnlyOn{Engine::Vllm, "nvfp4", {0, 20, 0}, {0, 32, 0}, 100, 110},
+    OnlyOn{Engine::Sglang, "nvfp4", {0, 5, 16}, {}, 100, 130},
+    OnlyOn{Engine::Sglang, "mxfp8", {0, 5, 16}, {}, 100, 130},
+};
+
+Found type_of_other_gpus(const Facts& f) {
+  const int capability = f.gpu->capability;
+  const auto line = std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) {
+    const bool newest = o.until == EngineVersion{};
+    const bool version = f.version ? *f.version >= o.since && (newest || *f.version < o.until) : newest;
+    return f.is(o.server) && version && f.cache.name.starts_with(o.type) && !f.cache.name.ends_with("_ds_mla");
+  });
+  const bool refused = line != kOnlyOn.end() && capability > 0 && (capability < line->from || capability >= line->to);
+  return refused ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), f.cache_text()) : Found{};
+}
+
+Found several_requests(const Facts& f) {
+  const bool here = f.gpu->capability >= 120 && f.gpu->capability < 130 && f.cache.name == "nvfp4" &&
+                    f.flag_value("decode-attention-backend") == "trtllm_mha";
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype", "decode-attention-backend"})) : Found{};
+}
+
 constexpr CombinationRule kRules[] = {
+    {{"B23", Fatal, Established,
+      "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
+      "{fp8}, or vLLM 0.32 for nvfp4",
+      "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, sglang 0.5.16 to 0.5.23; vllm issue 43562",
+      Cause::FormatUnsupported, 9, "B08 LG79"},
+     kFlags | kGpu | kKnownServer | kQuantized,
+     type_of_other_gpus},
+    {{"B24", Error, Reported,
+      "an NVFP4 cache decoded by trtllm_mha on consumer Blackwell: right with one request, garbage with several",
+      "that this version does it: reported in July 2026 for the development branch", "{fp8}", "sglang issue 31641",
+      Cause::KernelDefect, 8},
+     kFlags | kGpu | kSglang | kQuantized,
+     several_requests},
     {{"B19", Note, Reported,
       "with an FP8 cache on Hopper, FlashAttention 3 takes keys in tiles of 96 for one query and of 192 for many: "
       "log-probabilities of generated tokens differ from those of the same text read as a prompt, by more than in BF16",
       "that scales are wrong, or that answers get worse", "compare generated with generated, or prompt with prompt",
-      "vllm issue 54035"},
-     kFlags | kGpu | kVllm | kStaticFp8,
+      "vllm issue 54035; sglang issue 25790"},
+     kFlags | kGpu | kStaticFp8,
      decode_sums_otherwise},
     {{"F11", Fatal, Reported, "on AMD only the AITER backend takes an E5M2 cache of an MLA model",
       "that AITER is not in use: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
@@ -171,8 +219,8 @@ constexpr CombinationRule kRules[] = {
       "or "
       "in some versions misread",
       "anything about the KV cache, or damage: reports go from 12 points of GSM8K to none",
-      "VLLM_USE_DEEP_GEMM=0, or SGLANG_ENABLE_JIT_DEEPGEMM=0, and compare",
-      "sglang issue 28662; vllm issue 38083", Cause::NotTheCache, 5},
+      "VLLM_USE_DEEP_GEMM=0, or SGLANG_ENABLE_JIT_DEEPGEMM=0, and compare", "sglang issue 28662; vllm issue 38083",
+      Cause::NotTheCache, 5},
      kTensors | kGpu,
      uneven_blocks},
     {{"B10", Fatal, Established,

@@ -61,6 +61,17 @@ Found token_scales_of_widths(const Facts& f) {
   return here ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
 }
 
+Found token_scales_and_prefixes(const Facts& f) {
+  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes &&
+                    f.flag("no-enable-prefix-caching") == nullptr;
+  return here ? found_in_flags(f, {"kv-cache-dtype", "enable-prefix-caching"}) : Found{};
+}
+
+Found sparse_in_16_bits(const Facts& f) {
+  const bool here = f.model.sparse == Trait::Yes && f.model.latent == Trait::Yes;
+  return here ? found_with_backend(f) : Found{};
+}
+
 Found sglang_triton(const Facts& f) {
   const bool here = backend_of(f) == "triton" && has_scales(f) && f.before({0, 5, 10}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
@@ -140,9 +151,22 @@ constexpr CombinationRule kRules[] = {
       "scales per token and head, and layers whose heads differ in width: scales were reported to be read from wrong "
       "places",
       "that this version does it: reported up to 0.25.1", "a vLLM after 0.25.1, or {control}",
-      "vllm issue 49716, change 44455", Cause::KernelDefect, 8},
+      "vllm issue 49716, change 44455", Cause::KernelDefect, 8, "B25"},
      kFlags | kVllm | kQuantized,
      token_scales_of_widths},
+    {{"B25", Warning, Reported,
+      "scales per token and head, layers whose heads differ in width, and prefix caching: pieces of other texts inside "
+      "sound ones were reported while the cache was full",
+      "that this version does it: reported for 0.26", "--no-enable-prefix-caching, or {control}",
+      "vllm issue 50702, open", Cause::KernelDefect, 5},
+     kFlags | kVllm | kQuantized,
+     token_scales_and_prefixes},
+    {{"B26", Warning, Reported,
+      "sparse attention of an MLA model: with a cache in 16 bits nonsense was reported where FP8 was sound",
+      "that this version does it: reported for GLM-5.1 with a build of 0.22 on H200", "{fp8}, and compare",
+      "vllm issue 44550", Cause::KernelDefect, 4},
+     kFlags | kOutput | kVllm | kPlain | kLatent,
+     sparse_in_16_bits},
     {{"B05", Error, Established, "before 0.5.10 the Triton backend of SGLang did not apply KV scales", "",
       "SGLang 0.5.10 or later, or another --attention-backend",
       "sglang 0.5.9 has no k_scale in triton_backend.py, 0.5.10 has; change 18882", Cause::KernelDefect, 8},

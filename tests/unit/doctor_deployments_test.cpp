@@ -58,6 +58,8 @@ const std::vector<std::string> kConfigs = {
         "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "layer_types": ["linear_attention", "full_attention"])",
     R"({"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "num_attention_heads": 8,
         "num_key_value_heads": 2, "head_dim": 256, "global_head_dim": 512)",
+    R"({"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "torch_dtype": "bfloat16", "index_topk": 2048,
+        "num_attention_heads": 16, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128)",
 };
 const std::vector<std::string> kDeclarations = {
     "}",
@@ -78,11 +80,12 @@ const std::vector<std::string> kTensors = {
 const std::vector<std::string> kServers = {"vllm",         "vllm@0.10.2",   "vllm@0.14.1",   "vllm@0.19.0",
                                            "vllm@0.22.0",  "vllm@0.28.0",   "vllm@0.33.0",   "sglang",
                                            "sglang@0.5.9", "sglang@0.5.12", "sglang@0.5.19", "sglang@0.5.23"};
-const std::vector<std::string> kTypes = {"",         "",        "auto", "fp8",   "fp8_e4m3",          "fp8_e5m2",
-                                         "bfloat16", "float16", "bf16", "nvfp4", "fp8_per_token_head"};
+const std::vector<std::string> kTypes = {"",         "",        "auto", "fp8",   "fp8_e4m3",           "fp8_e5m2",
+                                         "bfloat16", "float16", "bf16", "nvfp4", "fp8_per_token_head", "mxfp8",
+                                         "fp4_e2m1"};
 const std::vector<std::string> kBackends = {
-    "",           "",       "FLASHINFER", "FLASH_ATTN", "TRITON_ATTN", "CUTLASS_MLA",
-    "flashinfer", "triton", "fa3",        "trtllm_mha", "trtllm_mla"};
+    "",       "",    "FLASHINFER", "FLASH_ATTN", "TRITON_ATTN",     "CUTLASS_MLA", "flashinfer",
+    "triton", "fa3", "trtllm_mha", "trtllm_mla", "FLASHMLA_SPARSE", "trtllm"};
 const std::vector<std::string> kGpus = {"", "", "H100", "A100", "sm_75", "B200", "RTX 5090", "RTX 4090", "MI300X"};
 const std::vector<std::string> kOptions = {" --calculate-kv-scales",
                                            " --enable-prefix-caching --speculative-config '{\"method\": \"mtp\"}'",
@@ -222,6 +225,22 @@ void expect_useful_fixes(const Deployment& deployment, const Diagnosis& d) {
   }
 }
 
+/// Neither variables nor backends of another server.
+void expect_words_of_server(const Deployment& deployment, const Diagnosis& d) {
+  if (d.facts.is(Engine::Unknown)) return;
+  const bool vllm = d.facts.is(Engine::Vllm);
+  const std::string option = "--attention-backend ";
+  for (const Sign& sign : d.findings) {
+    if (sign.entry->fix.find("{command}") != std::string_view::npos) continue;  // as it was given
+    const std::string fix = fix_text(*sign.entry, d.facts);
+    EXPECT_EQ(fix.find(vllm ? "SGLANG_" : "VLLM_"), std::string::npos) << fix << "\n" << deployment.text();
+    const size_t at = fix.find(option);
+    const char first = at == std::string::npos ? '\0' : fix[at + option.size()];
+    EXPECT_FALSE(vllm ? first >= 'a' && first <= 'z' : first >= 'A' && first <= 'Z') << fix << "\n"
+                                                                                     << deployment.text();
+  }
+}
+
 TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
   for (unsigned seed = 0; seed < kDeployments && !HasFailure(); ++seed) {
     const Deployment deployment = drawn(seed, checkpoints_);
@@ -229,6 +248,7 @@ TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
     expect_agreement(deployment, d);
     expect_known(deployment, d);
     expect_useful_fixes(deployment, d);
+    expect_words_of_server(deployment, d);
   }
 }
 
