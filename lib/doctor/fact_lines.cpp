@@ -220,6 +220,7 @@ constexpr std::array kFacts = {
     FactLine{"vllm/vllm-openai:", version_of_image<Engine::Vllm, 17>},
     FactLine{"lmsysorg/sglang:", version_of_image<Engine::Sglang, 16>},
     FactLine{"non-default args:", take_vllm_arguments},
+    FactLine{"LLM engine (v", take_vllm_arguments},
     FactLine{"server_args=", take_sglang_arguments},
     FactLine{"--kv-cache-dtype", take_listed_option},
     FactLine{"--calculate-kv-scales", take_listed_option},

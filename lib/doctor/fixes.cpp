@@ -64,7 +64,6 @@ std::vector<Advice> advice_in(std::string_view part) {
 bool is_useless(const Advice& advice, const Facts& facts) {
   const bool of_backend = advice.name == "attention-backend";
   if (of_backend && backend_option(facts.server, facts.version, advice.value).empty()) return true;
-  if (!of_backend && has_cache_type(facts.server, facts.version, advice.value) == Trait::No) return true;
   const std::string in_effect = of_backend ? backend_of(facts) : facts.flag_value(advice.name);
   const bool left_out = advice.value == "auto" && in_effect.empty() && knows_flags(facts);
   if (advice.value == in_effect || left_out) return true;

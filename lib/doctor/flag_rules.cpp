@@ -285,7 +285,7 @@ constexpr CombinationRule kRules[] = {
       "right",
       "that this version does it: reported in May 2026 for Qwen3.5-397B-NVFP4 over NIXL",
       "{control} on both sides, or one server for prefill and decode, and compare", "vllm issue 42179",
-      Cause::CacheTransfer, 6},
+      Cause::CacheTransfer, 4},
      kFlags | kVllm | kHybrid | kQuantized,
      hybrid_handed_over},
     {{"F20", Warning, Inferred, "the adapter changes what the cache stores; the scales were measured without it",

@@ -156,7 +156,7 @@ constexpr CombinationRule kRules[] = {
     {{"B24", Error, Reported,
       "an NVFP4 cache decoded by trtllm_mha on consumer Blackwell: right with one request, garbage with several",
       "that this version does it: reported in July 2026 for the development branch", "{fp8}", "sglang issue 31641",
-      Cause::KernelDefect, 8},
+      Cause::KernelDefect, 5},
      kFlags | kGpu | kSglang | kQuantized,
      several_requests},
     {{"B19", Note, Reported,

@@ -136,8 +136,10 @@ constexpr CombinationRule kRules[] = {
       "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
      kOutput | kModel | kKnownServer,
      hybrid_collapse},
-    {{"E12", Warning, Inferred, "scripts change within words, or characters are invalid: token soup",
-      "the cause; a text about writing systems looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
+    {{"E12", Warning, Inferred,
+      "scripts change within words, characters are invalid, or words stand twice again and again: token soup",
+      "the cause; a text about writing systems, or a song, looks like it", kCompare, "vllm issues 34759, 38652",
+      Cause::None, 0},
      kOutput,
      soup},
 };

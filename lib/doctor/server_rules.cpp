@@ -67,6 +67,14 @@ Found token_scales_and_prefixes(const Facts& f) {
   return here ? found_in_flags(f, {"kv-cache-dtype", "enable-prefix-caching"}) : Found{};
 }
 
+Found first_v1(const Facts& f) {
+  constexpr EngineVersion kFrom = {0, 7, 1}, kFixed = {0, 8, 0};
+  const auto v1 = f.environment.find("VLLM_USE_V1");
+  const bool asked = v1 != f.environment.end() && v1->second == "1";
+  const bool here = asked && f.before(kFrom) == Trait::No && f.before(kFixed) == Trait::Yes;
+  return here ? found_in_flags(f, {"kv-cache-dtype"}, "VLLM_USE_V1=1, vLLM " + str(*f.version)) : Found{};
+}
+
 Found sparse_in_16_bits(const Facts& f) {
   const bool here = f.model.sparse == Trait::Yes && f.model.latent == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
@@ -161,6 +169,13 @@ constexpr CombinationRule kRules[] = {
       "vllm issue 50702, open", Cause::KernelDefect, 5},
      kFlags | kVllm | kQuantized,
      token_scales_and_prefixes},
+    {{"B27", Error, Established,
+      "the V1 engine of vLLM 0.7 stores an FP8 cache and hands it to a kernel that is told neither type nor scales: "
+      "garbage",
+      "", "vLLM 0.8 or later, or VLLM_USE_V1=0",
+      "vllm 0.7.1, 0.7.3 v1/attention/backends/flash_attn.py; vllm issue 13133", Cause::KernelDefect, 9},
+     kFlags | kVllm | kQuantized,
+     first_v1},
     {{"B26", Warning, Reported,
       "sparse attention of an MLA model: with a cache in 16 bits nonsense was reported where FP8 was sound",
       "that this version does it: reported for GLM-5.1 with a build of 0.22 on H200", "{fp8}, and compare",
