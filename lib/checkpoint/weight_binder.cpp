@@ -14,9 +14,10 @@
 namespace kvcal {
 
 struct WeightBinder::Shared {
+  Shared() = default;
   explicit Shared(const Checkpoint& checkpoint) : facts(read_quantization_facts(checkpoint)) {}
 
-  const QuantizationFacts facts;
+  const QuantizationFacts facts{};
   std::mutex mutex;
   std::set<std::string, std::less<>> claimed;
   std::multimap<std::string, Storage, std::less<>> decoded;  // until release()
@@ -24,6 +25,7 @@ struct WeightBinder::Shared {
   std::set<std::string, std::less<>> asked, unasked;         // weights whose inputs somebody has asked for; decoded
                                                              // ones of which nobody has
   std::unique_ptr<ThreadPool> pool;                          // for decoding; made when first needed
+  int64_t elements = 0;                                      // of what is claimed without a checkpoint
 };
 
 namespace {
@@ -46,22 +48,22 @@ Storage stands_for(const WeightRequest& request, const StoredWeight& stored, con
 }  // namespace
 
 WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix)
-    : WeightBinder(checkpoint, std::move(prefix), std::make_shared<Shared>(checkpoint), Decode::Now) {}
+    : WeightBinder(&checkpoint, std::move(prefix), std::make_shared<Shared>(checkpoint), Decode::Now, 1) {}
 
-WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared,
-                           Decode when)
-    : checkpoint_(&checkpoint), prefix_(std::move(prefix)), shared_(std::move(shared)), when_(when) {}
+WeightBinder::WeightBinder(const Checkpoint* checkpoint, std::string prefix, std::shared_ptr<Shared> shared,
+                           Decode when, int64_t times)
+    : checkpoint_(checkpoint), prefix_(std::move(prefix)), shared_(std::move(shared)), when_(when), times_(times) {}
 
 WeightBinder WeightBinder::at(std::string_view sub) const {
-  return {*checkpoint_, prefix_ + std::string(sub), shared_, when_};
+  return {checkpoint_, prefix_ + std::string(sub), shared_, when_, times_};
 }
 
 const TensorInfo* WeightBinder::info(std::string_view name) const {
-  return checkpoint_->find(prefix_ + std::string(name));
+  return checkpoint_ ? checkpoint_->find(prefix_ + std::string(name)) : nullptr;
 }
 
 bool WeightBinder::has(std::string_view name) const {
-  return !stored_name(*checkpoint_, prefix_ + std::string(name)).empty();
+  return checkpoint_ && !stored_name(*checkpoint_, prefix_ + std::string(name)).empty();
 }
 
 Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const {
@@ -72,15 +74,43 @@ Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const
 
 Tensor WeightBinder::optional(std::string_view name, const Shape& shape) const {
   const std::string full = prefix_ + std::string(name);
+  if (!checkpoint_) return counted(full, shape);
   const TensorInfo* found = checkpoint_->find(full);
   if (found && is_plain(*found)) return load(full, *found, shape);
   if (const Tensor decoded = decode(full, shape)) return decoded;
   return found ? load(full, *found, shape) : Tensor{};
 }
 
-WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, shared_, Decode::Never}; }
+Tensor WeightBinder::uncounted(std::string_view name, const Shape& shape) const {
+  return checkpoint_ ? (*this)(name, shape) : of_no_weight(shape).tensor();
+}
 
-WeightBinder WeightBinder::as_stored() const { return {*checkpoint_, prefix_, shared_, Decode::Later}; }
+Tensor WeightBinder::rows(std::string_view name, const Shape& shape, int64_t first, int64_t n) const {
+  if (checkpoint_) return (*this)(name, shape).rows(first, n);
+  const Tensor part = of_no_weight(shape).tensor().rows(first, n);
+  return counted(prefix_ + std::string(name) + " from " + std::to_string(first), part.shape);
+}
+
+std::vector<WeightBinder> WeightBinder::modules(std::string_view sub, int64_t n) const {
+  std::vector<WeightBinder> all;
+  for (int64_t i = 0; i < (checkpoint_ ? n : std::min<int64_t>(n, 1)); ++i)
+    all.push_back(at(std::string(sub) + std::to_string(i) + "."));
+  if (!checkpoint_ && n > 0) all[0].times_ = times_ * n;
+  return all;
+}
+
+WeightBinder WeightBinder::without_checkpoint() { return {nullptr, "", std::make_shared<Shared>(), Decode::Never, 1}; }
+
+int64_t WeightBinder::elements_asked() const { return shared_->elements; }
+
+Tensor WeightBinder::counted(const std::string& part, const Shape& shape) const {
+  if (shared_->claimed.insert(part).second) shared_->elements += times_ * shape.elements();
+  return of_no_weight(shape).tensor();
+}
+
+WeightBinder WeightBinder::shapes_only() const { return {checkpoint_, prefix_, shared_, Decode::Never, times_}; }
+
+WeightBinder WeightBinder::as_stored() const { return {checkpoint_, prefix_, shared_, Decode::Later, times_}; }
 
 bool WeightBinder::may_decode() const { return shared_->facts.weights_quantized; }
 

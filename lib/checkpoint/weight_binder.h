@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/skip_rules.h"
@@ -22,15 +23,32 @@ class WeightBinder {
  public:
   explicit WeightBinder(const Checkpoint& checkpoint, std::string prefix = "");
 
+  /// Of no checkpoint: no name is there, and all that is asked for has the shape that was expected (of_no_weight()).
+  static WeightBinder without_checkpoint();
+
+  /// Elements of all that such binders were asked for, each name once.
+  int64_t elements_asked() const;
+
   /// The binder for names below this one's prefix + sub: w.at("layers.3.").
   WeightBinder at(std::string_view sub) const;
   const std::string& prefix() const { return prefix_; }
+
+  /// Those of n modules of one kind: w.modules("experts.", 8) are "experts.0." to "experts.7.". Without a checkpoint
+  /// the first, which counts n times.
+  std::vector<WeightBinder> modules(std::string_view sub, int64_t n) const;
 
   /// The tensor in its stored dtype (BF16, F16 or F32), or as BF16 when it is stored in a quantized format
   /// (checkpoint/formats/): a read-only view that lives until release() or the checkpoint's end. Throws Error when it
   /// is missing (with the nearest name or the quantized tensors found in its place), has another shape, or is stored in
   /// a way that is not known.
   Tensor operator()(std::string_view name, const Shape& shape) const;
+
+  /// The same, but elements_asked() leaves it out: a table that is read row by row, which models count beside their
+  /// layers, or what the reference framework does not count, such as a bias that is not trained.
+  Tensor uncounted(std::string_view name, const Shape& shape) const;
+
+  /// Rows [first, first + n) of such a tensor, of which elements_asked() counts no more.
+  Tensor rows(std::string_view name, const Shape& shape, int64_t first, int64_t n) const;
 
   /// The same, but a tensor without data when there is none of that name.
   Tensor optional(std::string_view name, const Shape& shape) const;
@@ -80,16 +98,19 @@ class WeightBinder {
  private:
   struct Shared;
   enum class Decode : uint8_t { Now, Later, Never };
-  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared, Decode when);
+  WeightBinder(const Checkpoint* checkpoint, std::string prefix, std::shared_ptr<Shared> shared, Decode when,
+               int64_t times);
+  Tensor counted(const std::string& part, const Shape& shape) const;
   Tensor load(const std::string& full, const TensorInfo& found, const Shape& shape) const;
   Tensor decode(const std::string& full, const Shape& shape) const;
   void decode_into(const Tensor& to, const WeightRequest& request, const StoredWeight& stored) const;
   [[noreturn]] void fail_missing(const std::string& full) const;
 
-  const Checkpoint* checkpoint_;
+  const Checkpoint* checkpoint_;  // or none
   std::string prefix_;
   std::shared_ptr<Shared> shared_;
   Decode when_ = Decode::Now;
+  int64_t times_ = 1;  // that elements count
 };
 
 }  // namespace kvcal

@@ -120,11 +120,6 @@ Tensor AltUp::active(Ops& op, const Tensor& streams) const {
                     shape_.hidden);
 }
 
-int64_t AltUp::parameters(const AltUpShape& s) {
-  const int64_t n = s.n_streams;
-  return s.hidden + n * s.hidden + n * n * n + n * n;
-}
-
 int64_t AltUp::activations(const AltUpShape& s) {
   // All streams but the row that every layer has of x; three mixtures and their sums; four active streams, the change
   // of one, and twice what the router reads.

@@ -27,8 +27,7 @@ class AltUp {
 
   Tensor active(Ops& op, const Tensor& streams) const;  // [tokens, hidden]
 
-  /// Of a layer; what it allocates for a token.
-  static int64_t parameters(const AltUpShape& shape);
+  /// What a layer allocates for a token.
   static int64_t activations(const AltUpShape& shape);
 
  private:

@@ -29,13 +29,18 @@ class Model {
   virtual std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const = 0;
 
   /// Appends the MTP layer to the spec: once, and where spec().mtp_names says something.
-  virtual void add_mtp_layer() { assert(false); }
+  void add_mtp_layer();
   /// `w` is positioned at spec().mtp_names.
   virtual std::unique_ptr<Block> load_mtp_layer(WeightLoader&, WeightBinder& /*weights*/, WeightBinder& /*w*/) const {
     return nullptr;
   }
 
+  /// Sets the parameters of every layer: what it asks for while it is loaded, and no earlier one has.
+  void count_parameters();
+
  protected:
+  virtual void append_mtp_layer() { assert(false); }
+
   ModelSpec spec_;
 };
 

@@ -82,6 +82,7 @@ std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {
   return while_doing("reading the config of a " + std::string(architecture.name), [&] {
     std::unique_ptr<Model> model = architecture.parse(config);
     refuse_unread_keys(config, model->spec());
+    model->count_parameters();
     return model;
   });
 }

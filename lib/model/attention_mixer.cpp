@@ -41,10 +41,4 @@ Tensor AttentionMixer::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   return o ? op.linear(o, wo_) : h;
 }
 
-int64_t AttentionMixer::parameters(const DecoderDims& d, const AttentionVariant& v) {
-  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
-  const int64_t biases = (v.qkv == Bias::Present ? q + 2 * kv : 0) + (v.o == Bias::Present ? d.hidden : 0);
-  return d.hidden * 2 * (q + kv) + biases + (v.q_norm ? 2 * d.head_dim : 0);
-}
-
 }  // namespace kvcal

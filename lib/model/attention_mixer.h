@@ -22,8 +22,6 @@ class AttentionMixer final : public Mixer {
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;
 
-  static int64_t parameters(const DecoderDims& dims, const AttentionVariant& variant);
-
  private:
   const KvLayout& layout_;
   const RopeSpec& rope_;

@@ -266,8 +266,7 @@ void read_deepstack(const Json& config, ModelSpec& spec) {
   for (size_t i = 0; i < n; ++i) spec.layers[i].activations += 2 * spec.hidden;  // the stream and the sum
 }
 
-KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
-                              int64_t parameters) {
+KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window) {
   const int index = static_cast<int>(spec.layers.size());
   KvLayout cache;
   cache.cache = static_cast<int>(spec.caches.size());
@@ -285,7 +284,6 @@ KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const Ro
   layer.index = index;
   layer.cache = cache.cache;
   layer.attention.module = cache.name + ".";
-  layer.parameters = parameters;
   // x, its norm, the projections, their norms and rotations, attention and its output, gate, up, product and down.
   const int64_t q = dims.n_heads * dims.head_dim, kv = dims.n_kv_heads * dims.head_dim;
   layer.activations = 7 * dims.hidden + 6 * q + 4 * kv + 3 * dims.ffn + rope.rotary_dim;

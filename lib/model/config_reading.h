@@ -100,7 +100,6 @@ std::vector<int64_t> read_periodic_windows(const Json& config, int64_t n_layers,
 
 /// Adds an attention layer that owns a grouped-query cache, with every field of its layout set; RoPE of no dimension is
 /// none. -> the layout, for what is different in a family; valid until the next layer is added.
-KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
-                              int64_t parameters);
+KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window);
 
 }  // namespace kvcal

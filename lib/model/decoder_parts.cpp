@@ -189,13 +189,4 @@ Tensor PlainDecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, 
   return op.add(y, op.glu_mlp(normed, w_.mlp));
 }
 
-int64_t plain_decoder_parameters(const DecoderDims& d, const DecoderBiases& biases) {
-  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
-  int64_t n = d.hidden * (2 * q + 2 * kv) + 3 * d.hidden * d.ffn + 2 * d.hidden;
-  if (biases.qkv == Bias::Present) n += q + 2 * kv;
-  if (biases.o == Bias::Present) n += d.hidden;
-  if (biases.mlp == Bias::Present) n += 2 * d.ffn + d.hidden;
-  return n;
-}
-
 }  // namespace kvcal

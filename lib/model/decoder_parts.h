@@ -148,7 +148,4 @@ class PlainDecoderBlock final : public Block {
   DecoderWeights w_;
 };
 
-/// Parameters of such a layer: for inspection and the memory plan.
-int64_t plain_decoder_parameters(const DecoderDims& dims, const DecoderBiases& biases);
-
 }  // namespace kvcal

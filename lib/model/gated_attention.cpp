@@ -55,10 +55,4 @@ Tensor GatedAttention::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   return op.linear(o, wo_);
 }
 
-int64_t GatedAttention::parameters(const DecoderDims& d, Bias bias, bool output_gate) {
-  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim, q_rows = output_gate ? 2 * q : q;
-  const int64_t biases = bias == Bias::Present ? q_rows + 2 * kv + d.hidden : 0;
-  return d.hidden * (q_rows + 2 * kv + q) + 2 * d.head_dim + biases;
-}
-
 }  // namespace kvcal

@@ -16,8 +16,6 @@ class GatedAttention {
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
 
-  static int64_t parameters(const DecoderDims& dims, Bias bias, bool output_gate);
-
  private:
   const KvLayout& layout_;
   const RopeSpec& rope_;

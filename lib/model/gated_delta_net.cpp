@@ -57,8 +57,6 @@ Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, Laye
 
 MixerSize GatedDeltaNet::size(const DeltaNetDims& d) {
   MixerSize s;
-  s.parameters = d.hidden * (d.channels() + 2 * d.values() + 2 * d.n_value_heads) + d.channels() * d.conv_kernel +
-                 2 * d.n_value_heads + d.value_dim;
   // The convolution's input, output and parts, normed keys, the delta rule and its gate.
   s.activations = 3 * d.channels() + 2 * d.keys() + 3 * d.values() + 8 * d.n_value_heads;
   s.state_bytes = (d.conv_kernel - 1) * d.channels() * 2 + d.n_value_heads * d.key_dim * d.value_dim * 4;

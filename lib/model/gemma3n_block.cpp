@@ -98,13 +98,6 @@ class Gemma3nBlock final : public Block {
 
 }  // namespace
 
-int64_t gemma3n_parameters(const Gemma3nConfig& c, const Gemma3nLayer& l) {
-  const int64_t hidden = c.dims.hidden;
-  return SharingAttention::parameters(attention_shape(c, l)) + AltUp::parameters(c.streams) +
-         LayerEmbedding::parameters(embedding_shape(c, 1), l.index) + 3 * hidden * l.ffn + 2 * hidden * c.laurel_rank +
-         6 * hidden;
-}
-
 int64_t gemma3n_extra_activations(const Gemma3nConfig& c, const Gemma3nLayer& layer) {
   // Norms of what the branches add, the low-rank branch, a sum and its factor, what gates the embedding by layer; the
   // gates that stay; that embedding.

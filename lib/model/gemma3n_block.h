@@ -28,8 +28,7 @@ struct Gemma3nLayer {
   float sparsity;  // the share of gates that are zero, as if they were normally distributed; 0 = they stay
 };
 
-/// Elements of a layer's parameters; what it allocates for a token beyond an ordinary attention layer.
-int64_t gemma3n_parameters(const Gemma3nConfig& c, const Gemma3nLayer& layer);
+/// What a layer allocates for a token beyond an ordinary attention layer.
 int64_t gemma3n_extra_activations(const Gemma3nConfig& c, const Gemma3nLayer& layer);
 
 /// `weights` is positioned at the language model. `layout`: of the cache that the layer owns or reads.

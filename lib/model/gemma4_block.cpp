@@ -116,13 +116,6 @@ class Gemma4Block final : public Block {
 
 }  // namespace
 
-int64_t gemma4_parameters(const Gemma4Config& c, const Gemma4Layer& l) {
-  int64_t n = SharingAttention::parameters(attention_shape(c, l)) + 3 * c.dims.hidden * l.ffn + 4 * c.dims.hidden + 1;
-  if (c.per_layer_dim > 0) n += LayerEmbedding::parameters(embedding_shape(c), l.index);
-  if (c.moe) n += moe_parameters(*c.moe) + 4 * c.dims.hidden + c.moe->n_experts;
-  return n;
-}
-
 int64_t gemma4_extra_activations(const Gemma4Config& c) {
   // Norms of what the branches add; the stream times a factor; for experts what they allocate, with their norms.
   int64_t n = 4 * c.dims.hidden;

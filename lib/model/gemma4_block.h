@@ -30,8 +30,7 @@ struct Gemma4Layer {
   int64_t head_dim, n_kv_heads, ffn;
 };
 
-/// Elements of a layer's parameters; what it allocates for a token beyond an ordinary attention layer.
-int64_t gemma4_parameters(const Gemma4Config& c, const Gemma4Layer& layer);
+/// What a layer allocates for a token beyond an ordinary attention layer.
 int64_t gemma4_extra_activations(const Gemma4Config& c);
 
 /// `weights` is positioned at the language model. `layout`: of the cache that the layer owns or reads.

@@ -7,8 +7,7 @@ namespace kvcal {
 namespace {
 
 void add_gated_attention(ModelSpec& spec, const HybridDims& h) {
-  add_attention_layer(spec, h.dims, h.rope, 0,
-                      GatedAttention::parameters(h.dims, h.bias, h.output_gate) + 2 * h.dims.hidden);
+  add_attention_layer(spec, h.dims, h.rope, 0);
   spec.layers.back().attention.norm = HeadNorm::OnePlusGain;
   spec.layers.back().attention.gated = h.output_gate;
 }

@@ -16,8 +16,7 @@ struct HybridDims {
   bool output_gate;
 };
 
-/// Appends the layers by layer_types, else by full_attention_interval (default 4: layers 3, 7, ...). The parameters are
-/// those of the mixer and the two norms; the caller adds its feed-forward.
+/// Appends the layers by layer_types, else by full_attention_interval (default 4: layers 3, 7, ...).
 void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& dims);
 
 /// Their MTP layer: attends, and stands beside the language model; begin is "" where the config has not exactly one.

@@ -80,10 +80,6 @@ std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int6
   return d;
 }
 
-int64_t indexer_parameters(const IndexerDims& d, int64_t hidden, int64_t q_rank) {
-  return d.n_heads * d.head_dim * q_rank + d.head_dim * hidden + 2 * d.head_dim + d.n_heads * hidden;
-}
-
 bool needs_choice(const PickSpec& spec, const Batch& batch) {
   return std::ranges::any_of(batch.sequences,
                              [&](const SequenceSpan& s) { return s.sequence_tokens > spec.n_picked * spec.block; });

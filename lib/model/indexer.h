@@ -35,10 +35,6 @@ struct IndexerDefaults {
 std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int64_t rope,
                                         const IndexerDefaults& defaults);
 
-/// What an indexer of a layer's own makes of these: the query's projection, the key's, its layer norm, a weight for
-/// each head.
-int64_t indexer_parameters(const IndexerDims& dims, int64_t hidden, int64_t q_rank);
-
 /// What pick_keys() compares: [tokens, heads, dim], [tokens, heads] or absent, [tokens, 1, dim].
 struct IndexRows {
   Tensor queries, weights, keys;

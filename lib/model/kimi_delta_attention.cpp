@@ -72,8 +72,6 @@ Tensor KimiDeltaAttention::forward(Ops& op, const Tensor& h, const Batch& batch,
 
 MixerSize KimiDeltaAttention::size(const KimiDeltaDims& d) {
   MixerSize s;
-  s.parameters = d.hidden * (4 * d.inner() + 2 * d.head_dim + d.n_heads) + 2 * d.inner() * d.head_dim +
-                 d.channels() * d.conv_kernel + d.inner() + d.n_heads + d.head_dim;
   // Projections, joined in two steps, the convolution's output and its parts; normed keys and queries; the decay and
   // its F32 form; what the delta rule gives, its gate, both together.
   s.activations = (3 + 5 + 6 + 2 + 3 + 3) * d.inner() + 2 * d.head_dim + 3 * d.n_heads;

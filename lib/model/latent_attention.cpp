@@ -20,14 +20,6 @@ struct ExpansionWeights {
   }
 };
 
-int64_t attention_parameters(const LatentDims& d) {
-  const int64_t q = d.n_heads * d.qk(), row = d.kv_rank + d.rope;
-  int64_t n = d.q_rank > 0 ? d.q_rank * (d.hidden + q + 1) : d.hidden * q;
-  n += d.hidden * row + d.kv_rank + d.kv_rank * d.n_heads * (d.nope + d.value) + d.n_heads * d.value * d.hidden;
-  if (d.bias == Bias::Present) n += d.q_rank + row + d.hidden;
-  return n;
-}
-
 /// What forward() allocates for a token; linear_per_head() also has a head's input and output for itself.
 int64_t attention_activations(const LatentDims& d) {
   const int64_t row = d.kv_rank + d.rope;
@@ -191,7 +183,6 @@ KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& d, const LatentRop
   layer.attention.query_inputs = d.q_rank;
   layer.attention.nope = d.nope;
   layer.attention.value_dim = d.value;
-  layer.parameters = attention_parameters(d) + 2 * d.hidden + 3 * d.hidden * ffn;
   layer.copies = d.n_heads * d.nope * d.kv_rank;
   layer.kept_row = d.n_heads * (d.qk() + d.value) + 2 * d.kv_rank + d.rope;  // and the latent rows, for samples
   layer.activations = attention_activations(d) + 7 * d.hidden + 3 * ffn + rope.spec.rotary_dim;

@@ -16,9 +16,11 @@ LayerEmbedding::LayerEmbedding(const LayerEmbeddingShape& s, int layer, WeightLo
   const int64_t all = s.n_layers * s.width;
   inputs_ = model("embed_tokens.weight", {s.vocab, s.hidden});
   // Row id · n_layers + layer of the table as [table_vocab · n_layers, width].
-  table_ = model("embed_tokens_per_layer.weight", {s.table_vocab, all}).reshaped({s.table_vocab * s.n_layers, s.width});
-  const HostLinear part = projection(model, "per_layer_model_projection", all, s.hidden).rows(layer * s.width, s.width);
-  projection_ = loader.load_linear(part.weight, part.bias, part.input);
+  table_ = model.uncounted("embed_tokens_per_layer.weight", {s.table_vocab, all})
+               .reshaped({s.table_vocab * s.n_layers, s.width});
+  const char* projection = "per_layer_model_projection.weight";
+  projection_ = loader.load_linear(model.rows(projection, {all, s.hidden}, layer * s.width, s.width), {},
+                                   model.inputs_of(projection));
   norm_ = load_f32_gain(loader, model, "per_layer_projection_norm", s.width);
   gate_ = load_projection(loader, w, "per_layer_input_gate", s.width, s.hidden);
   out_ = load_projection(loader, w, "per_layer_projection", s.hidden, s.width);
@@ -43,10 +45,6 @@ std::vector<int32_t> LayerEmbedding::rows_of(const Batch& batch) const {
   for (const int32_t id : ids)
     rows.push_back(static_cast<int32_t>((id < shape_.table_vocab ? id : 0) * shape_.n_layers + layer_));
   return rows;
-}
-
-int64_t LayerEmbedding::parameters(const LayerEmbeddingShape& s, int layer) {
-  return 3 * s.hidden * s.width + s.hidden + (layer == 0 ? s.width : 0);
 }
 
 }  // namespace kvcal

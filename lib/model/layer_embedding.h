@@ -25,9 +25,6 @@ class LayerEmbedding {
   /// x [tokens, hidden], which gates -> what is to be added, [tokens, hidden].
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch) const;
 
-  /// Of a layer; the table, which all of them share, is counted beside them (ModelSpec::table_parameters).
-  static int64_t parameters(const LayerEmbeddingShape& shape, int layer);
-
  private:
   std::vector<int32_t> rows_of(const Batch& batch) const;
 

@@ -64,8 +64,8 @@ Norm LayerNormModel::load_norm(WeightLoader& loader, WeightBinder& w, const std:
   return load_layer_norm(loader, w, name, dims_.hidden, dims_.eps);
 }
 
-KvLayout& LayerNormModel::add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters) {
-  KvLayout& cache = add_attention_layer(spec_, dims_, rope, 0, parameters);
+KvLayout& LayerNormModel::add_layer(const RopeSpec& rope, const std::string& module) {
+  KvLayout& cache = add_attention_layer(spec_, dims_, rope, 0);
   cache.name = spec_.names_of(cache.layer) + module;
   spec_.layers.back().attention.module = cache.name + ".";
   return cache;
@@ -81,9 +81,7 @@ SquaredReluDecoder::SquaredReluDecoder(const Json& config, const DecoderDefaults
   rope_ = read_rope(text, dims_.head_dim, rope);
   attention_bias_ = read_bias("attention_bias");
   mlp_bias_ = read_bias("mlp_bias");
-  const int64_t norms = 4 * dims_.hidden;
-  const int64_t parameters = ungated_parameters(dims_, {attention_bias_, attention_bias_, mlp_bias_}) + norms;
-  for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn", parameters);
+  for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn");
 }
 
 std::unique_ptr<Block> SquaredReluDecoder::load_layer(const KvLayout& cache, WeightLoader& loader,
@@ -114,15 +112,6 @@ LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::s
   part(queries, 1);
   part(queries + 1, 1);
   return loader.load_linears(parts);
-}
-
-int64_t ungated_parameters(const DecoderDims& d, const DecoderBiases& biases) {
-  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
-  int64_t n = d.hidden * (2 * q + 2 * kv) + 2 * d.hidden * d.ffn;
-  if (biases.qkv == Bias::Present) n += q + 2 * kv;
-  if (biases.o == Bias::Present) n += d.hidden;
-  if (biases.mlp == Bias::Present) n += d.ffn + d.hidden;
-  return n;
 }
 
 }  // namespace kvcal

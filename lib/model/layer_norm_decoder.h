@@ -60,8 +60,8 @@ class LayerNormModel : public AttentionModel {
   /// NAME.weight and NAME.bias [hidden], of any norm of the model.
   virtual Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const;
 
-  /// Adds a layer whose attention is called `module`. `parameters`: of the whole layer.
-  KvLayout& add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters);
+  /// Adds a layer whose attention is called `module`.
+  KvLayout& add_layer(const RopeSpec& rope, const std::string& module);
 };
 
 /// Llama's layers with layer norms and a squared ReLU between two projections, which attention_bias and mlp_bias may
@@ -81,8 +81,5 @@ class SquaredReluDecoder : public LayerNormModel {
 /// q, k and v that are one weight "NAME" in groups: of each key head the rows of its queries, of the key, of the value.
 LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& dims,
                              Bias bias);
-
-/// Of attention and a feed-forward without gate, norms not included.
-int64_t ungated_parameters(const DecoderDims& dims, const DecoderBiases& biases);
 
 }  // namespace kvcal

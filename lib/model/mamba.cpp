@@ -50,9 +50,6 @@ Tensor Mamba::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates&
 
 MixerSize Mamba::size(const MambaDims& d) {
   MixerSize s;
-  s.parameters = 3 * d.hidden * d.inner + d.inner * (d.conv_kernel + (d.conv_bias ? 1 : 0)) +
-                 d.inner * (2 * d.rank + 3 * d.n_state + 2) + d.rank + 2 * d.n_state +
-                 (d.bias == Bias::Present ? 2 * d.inner + d.hidden : 0);
   // Both projections, the convolution's output, Δ, the scan's output, gated; Δ's low rank, B and C with their norms.
   s.activations = 6 * d.inner + 2 * d.rank + 4 * d.n_state;
   s.state_bytes = (d.conv_kernel - 1) * d.inner * 2 + d.inner * d.n_state * 4;

@@ -96,9 +96,6 @@ Tensor Mamba2::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates
 MixerSize Mamba2::size(const Mamba2Dims& d) {
   MixerSize s;
   const int64_t projected = d.inner() + d.channels() + d.n_heads;
-  s.parameters = d.hidden * (projected + d.inner()) + d.channels() * (d.conv_kernel + (d.conv_bias ? 1 : 0)) +
-                 3 * d.n_heads + (d.normed ? d.inner() : 0) + (d.in_bias == Bias::Present ? projected : 0) +
-                 (d.out_bias == Bias::Present ? d.hidden : 0);
   // The projection, the convolution's output and its parts, decay and step in F32, the scan's output, gated.
   s.activations = projected + 2 * d.channels() + 4 * d.n_heads + 2 * d.inner();
   const bool scaled = std::any_of(d.factors.begin(), d.factors.end(), [](float f) { return f != 1; });

@@ -11,7 +11,6 @@ void add_recurrent_layer(ModelSpec& spec, LayerKind kind, const MixerSize& mixer
   LayerSpec layer;
   layer.index = static_cast<int>(spec.layers.size());
   layer.kind = kind;
-  layer.parameters = mixer.parameters + 2 * spec.hidden + 3 * spec.hidden * ffn;
   layer.activations = mixer.activations + 7 * spec.hidden + 3 * ffn;  // x, sums, norms, the feed-forward's output
   layer.state_bytes = mixer.state_bytes;
   spec.layers.push_back(layer);

@@ -24,7 +24,6 @@ class Mixer {
 
 /// What a mixer adds to its LayerSpec.
 struct MixerSize {
-  int64_t parameters = 0;
   int64_t activations = 0;  // elements per token
   int64_t state_bytes = 0;
 };

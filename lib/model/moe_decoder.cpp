@@ -56,8 +56,7 @@ MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)
 
 void MoeDecoder::add_layer(size_t i) {
   const DecoderDims& d = c_.dims;
-  const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
-  KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i], dense);
+  KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i]);
   cache.name = spec_.names_of(static_cast<int>(i)) + c_.attention.module;
   cache.learned_sinks = c_.attention.sinks;
   // A weighted norm behind RoPE changes the length of a pair.
@@ -65,16 +64,13 @@ void MoeDecoder::add_layer(size_t i) {
   LayerSpec& layer = spec_.layers.back();
   layer.attention.module = cache.name + ".";
   name_tensors(layer.attention, c_.attention);
-  if (c_.sparse[i]) {
-    count_moe_layer(layer, c_.moe, d.ffn);
-    layer.parameters += c_.moe_extra_parameters;
-  }
+  if (c_.sparse[i]) count_moe_layer(layer, c_.moe, d.ffn);
   if (!c_.multipliers) return;
   cache.softmax_scale = c_.multipliers->attention;
   layer.activations += 2 * d.hidden;
 }
 
-void MoeDecoder::add_mtp_layer() {
+void MoeDecoder::append_mtp_layer() {
   assert(c_.ropes.empty());
   c_.sparse.push_back(c_.mtp_is_sparse);
   c_.windows.push_back(0);

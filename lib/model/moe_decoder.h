@@ -23,9 +23,8 @@ struct MoeDecoderConfig {
   MoeParts (*load)(const MoeDims&, WeightLoader&, WeightBinder layer) = nullptr;
   // Of a layer whose keys are picked; null for others, or everywhere.
   std::function<std::unique_ptr<KeyPicker>(const KvLayout&, const RopeSpec&, WeightLoader&, WeightBinder layer)> picker;
-  std::vector<bool> sparse;          // per layer: experts, or "mlp." dense
-  std::vector<int64_t> windows;      // per layer, 0 = none
-  int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
+  std::vector<bool> sparse;      // per layer: experts, or "mlp." dense
+  std::vector<int64_t> windows;  // per layer, 0 = none
   std::optional<Multipliers> multipliers;
   std::string default_prefix = "model.";  // ModelSpec::default_prefix
   std::string embedding = "embed_tokens.weight";
@@ -42,7 +41,7 @@ void make_uniform(MoeDecoderConfig& config);
 class MoeDecoder : public DecoderModel {
  public:
   MoeDecoder(const Json& config, MoeDecoderConfig c);
-  void add_mtp_layer() override;
+  void append_mtp_layer() override;
   std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override;
 
  protected:

@@ -17,7 +17,7 @@ void finish_mtp_layer(ModelSpec& spec, const MtpNames& names) {
   LayerSpec& layer = spec.layers.back();
   spec.caches.back().name = names.begin + names.layer + "self_attn";
   layer.attention.module = spec.caches.back().name + ".";
-  layer.parameters += 2 * spec.hidden * spec.hidden + 3 * spec.hidden;
+  layer.copies += spec.hidden;           // the last norm, which the head has too
   layer.activations += 7 * spec.hidden;  // the embedding, three norms, both side by side, and the projection
   spec.n_mtp_layers = 1;
 }

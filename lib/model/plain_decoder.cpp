@@ -18,9 +18,7 @@ PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const Ro
   for (const int64_t window : windows) add_layer(window);
 }
 
-void PlainDecoder::add_layer(int64_t window) {
-  add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, biases_));
-}
+void PlainDecoder::add_layer(int64_t window) { add_attention_layer(spec_, dims_, rope_, window); }
 
 std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const {
   return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, loader, w));

@@ -69,18 +69,6 @@ Tensor SelfAttention::forward(Ops& op, const Tensor& h, const Batch& batch, Laye
   return o ? op.linear(o, wo_) : h;
 }
 
-int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
-  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
-  int64_t n = d.hidden * (2 * q + 2 * kv);
-  if (form.qkv == Bias::Present) n += q + 2 * kv;
-  if (form.o == Bias::Present) n += d.hidden;
-  if (form.norm == QkNorm::WholeRow)
-    n += q + kv;
-  else if (form.norm != QkNorm::None)
-    n += 2 * d.head_dim;
-  return n + (form.sinks ? d.n_heads : 0);
-}
-
 void name_tensors(AttentionTensors& tensors, const AttentionForm& form) {
   tensors.output = form.output;
   tensors.fused = form.fused != nullptr;

@@ -51,8 +51,6 @@ class SelfAttention {
   std::unique_ptr<KeyPicker> picker_;
 };
 
-int64_t attention_parameters(const DecoderDims& dims, const AttentionForm& form);
-
 /// What the form says of a layer's tensors.
 void name_tensors(AttentionTensors& tensors, const AttentionForm& form);
 

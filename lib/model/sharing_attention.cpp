@@ -108,13 +108,6 @@ SharingAttention::Projected SharingAttention::project(Ops& op, const Tensor& h, 
   return {heads[0], heads[1], op.rms_norm(heads[2], {}, eps)};
 }
 
-int64_t SharingAttention::parameters(const SharingAttentionShape& s) {
-  const int64_t q = s.n_heads * s.head_dim, kv = s.n_kv_heads * s.head_dim;
-  const int64_t kv_parts = !s.owns ? 0 : s.keys_as_values ? 1 : 2;
-  const int64_t biases = s.bias == Bias::Present ? q + kv_parts * kv + s.hidden : 0;
-  return 2 * s.hidden * q + kv_parts * s.hidden * kv + (s.owns ? 2 : 1) * s.head_dim + biases;
-}
-
 std::vector<int> read_cache_owners(const Json& text, const std::vector<bool>& full, int64_t default_shared) {
   const int64_t n = static_cast<int64_t>(full.size()),
                 n_shared = read_optional_size(text, "num_kv_shared_layers", default_shared);

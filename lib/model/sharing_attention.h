@@ -26,8 +26,6 @@ class SharingAttention {
   /// h [tokens, hidden] (normed) -> the branch's output, or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
 
-  static int64_t parameters(const SharingAttentionShape& shape);
-
  private:
   Tensor read_kept(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
   Tensor attend_shared_in_blocks(Ops& op, const CachedAttention& a, const Batch& batch, LayerStates& states,

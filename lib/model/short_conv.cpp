@@ -19,8 +19,6 @@ Tensor ShortConv::forward(Ops& op, const Tensor& h, const Batch& batch, LayerSta
 
 MixerSize ShortConv::size(const ShortConvDims& d) {
   MixerSize s;
-  const bool biased = d.bias == Bias::Present;
-  s.parameters = 4 * d.hidden * d.hidden + d.hidden * d.kernel + (biased ? 5 * d.hidden : 0);
   s.activations = 6 * d.hidden;  // three projections, both products, the convolution
   s.state_bytes = (d.kernel - 1) * d.hidden * 2;
   return s;

@@ -39,8 +39,7 @@ Experts load_stacked_experts(const MoeDims& d, const MoeNames& names, WeightLoad
 Experts load_single_experts(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
   Experts experts;
   const int64_t width = d.expert_width();
-  for (int64_t e = 0; e < d.n_experts; ++e) {
-    WeightBinder one = w.at(names.experts + std::to_string(e) + ".");
+  for (WeightBinder& one : w.modules(names.experts, d.n_experts)) {
     const HostLinear down = projection(one, names.down, width, d.ffn);
     if (!d.gated) {
       experts.push_back(loader.load_mlp(projection(one, names.up, d.ffn, width), down, d.act));
@@ -96,14 +95,12 @@ std::optional<bool> is_transposed(const WeightBinder& w, const FusedName& stored
   return std::nullopt;
 }
 
-constexpr int64_t matrices(const MoeDims& d) { return d.gated ? 3 : 2; }
-
 }  // namespace
 
 MoeParts load_moe(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder w) {
   MoeParts parts;
   parts.router = load_router(d, names, loader, w);
-  if (names.choice_bias) parts.choice_bias = loader.load_f32(w(names.choice_bias, {d.n_experts}));
+  if (names.choice_bias) parts.choice_bias = loader.load_f32(w.uncounted(names.choice_bias, {d.n_experts}));
   const bool fused = w.has(names.gate_up) || w.has(names.fused_down);
   const bool stacked = w.has(std::string(names.gate) + ".weight");
   parts.experts = fused     ? load_fused_experts(d, names, loader, w)
@@ -161,17 +158,11 @@ Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
   return op.add(routed, shared);
 }
 
-int64_t moe_parameters(const MoeDims& d) {
-  const int64_t routed = d.n_experts * (matrices(d) * d.expert_width() * d.ffn + d.hidden);
-  return routed + 2 * d.hidden * d.latent + matrices(d) * d.hidden * d.shared_ffn + (d.shared_gate ? d.hidden : 0);
-}
-
 double expert_share(const MoeDims& d) {
   return d.n_experts > 0 ? static_cast<double>(d.routing.k) / static_cast<double>(d.n_experts) : 1.0;
 }
 
 void count_moe_layer(LayerSpec& layer, const MoeDims& d, int64_t dense_ffn) {
-  layer.parameters += moe_parameters(d) - 3 * d.hidden * dense_ffn;
   layer.expert_share = expert_share(d);
   // For each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
   // backend has them as one weight), their product; the sum in F32; the shared expert.

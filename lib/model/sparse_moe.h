@@ -104,9 +104,6 @@ class SparseMoe {
   MoeParts parts_;
 };
 
-/// Of a layer's mixture, without biases of its projections.
-int64_t moe_parameters(const MoeDims& dims);
-
 /// Of a batch's rows, those that one expert gets on average.
 double expert_share(const MoeDims& dims);
 

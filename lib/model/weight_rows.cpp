@@ -18,14 +18,20 @@ void turn(const T* from, int64_t rows, int64_t columns, T* to) {
         for (int64_t c = c0; c < std::min(columns, c0 + kSquare); ++c) to[c * rows + r] = from[r * columns + c];
 }
 
+Shape with_rows(const Tensor& weight, int64_t n) {
+  std::array<int64_t, Shape::kMaxRank> extents{};
+  for (int i = 0; i < weight.shape.rank(); ++i) extents[static_cast<size_t>(i)] = weight.dim(i);
+  extents[0] = n;
+  return Shape(std::span<const int64_t>(extents.data(), static_cast<size_t>(weight.shape.rank())));
+}
+
 }  // namespace
 
 Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
   if (weight.device == Device::Stored) return select_rows(decoded(weight).tensor(), rows);
-  std::array<int64_t, Shape::kMaxRank> extents{};
-  for (int i = 0; i < weight.shape.rank(); ++i) extents[static_cast<size_t>(i)] = weight.dim(i);
-  extents[0] = static_cast<int64_t>(rows.size());
-  Storage out(Shape(std::span<const int64_t>(extents.data(), static_cast<size_t>(weight.shape.rank()))), weight.dtype);
+  const Shape shape = with_rows(weight, static_cast<int64_t>(rows.size()));
+  if (is_of_no_weight(weight)) return of_no_weight(shape);
+  Storage out(shape, weight.dtype);
   const size_t bytes = weight.bytes() / static_cast<size_t>(weight.dim(0));
   for (size_t i = 0; i < rows.size(); ++i)
     std::memcpy(static_cast<char*>(out.tensor().data) + i * bytes,
@@ -34,6 +40,7 @@ Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
 }
 
 Storage select_rows(const Tensor& weight, const RowsOfGroups& rows) {
+  if (is_of_no_weight(weight)) return of_no_weight(with_rows(weight, rows.n_groups * rows.n));
   if (weight.device == Device::Stored)
     if (Storage part = selected(weight, {0, rows.group, rows.offset, rows.n}, rows.n_groups * rows.n)) return part;
   return select_rows(weight, rows.numbers());
@@ -45,6 +52,7 @@ Storage transposed(const Tensor& weight) {
     return transposed(decoded(weight).tensor());
   }
   const int64_t rows = weight.dim(0), columns = weight.dim(1);
+  if (is_of_no_weight(weight)) return of_no_weight({columns, rows});
   Storage out({columns, rows}, weight.dtype);
   const size_t bytes = size_of(weight.dtype);
   if (bytes == 2) turn(static_cast<const uint16_t*>(weight.data), rows, columns, out.tensor().as<uint16_t>());

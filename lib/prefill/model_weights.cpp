@@ -1,26 +1,9 @@
 #include "prefill/model_weights.h"
 
 #include "model/architecture.h"
+#include "model/binding_loader.h"
 
 namespace kvcal {
-namespace {
-
-// Takes weights and forgets them.
-class BindingLoader final : public WeightLoader {
- public:
-  BindingLoader() : WeightLoader(Precision::BF16) {}
-
- private:
-  Linear do_load_linear(const Tensor& weight, const Tensor&) override {
-    return {weight.dim(1), weight.dim(0), std::make_shared<int>(0), {}};
-  }
-  Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override { return do_load_linear(weight, bias); }
-  Owned do_load_vector(const Tensor& weight, DType, float) override { return {weight, nullptr}; }
-  std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor&, const Tensor&, int64_t) override { return {}; }
-};
-
-}  // namespace
-
 ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec) {
   const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding, spec.head);
   const WeightBinder all(checkpoint);

@@ -21,7 +21,10 @@ class EncodedMatrix {
     base_ = ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base_ == MAP_FAILED) fail("out of addresses for a weight of " + std::to_string(bytes_) + " bytes");
   }
-  ~EncodedMatrix() { ::munmap(base_, bytes_); }
+  EncodedMatrix() = default;  // a part of no weight
+  ~EncodedMatrix() {
+    if (base_) ::munmap(base_, bytes_);
+  }
   EncodedMatrix(const EncodedMatrix&) = delete;
   EncodedMatrix& operator=(const EncodedMatrix&) = delete;
 
@@ -39,8 +42,8 @@ class EncodedMatrix {
 
  private:
   EncodedPart part_;
-  size_t bytes_;
-  void* base_;
+  size_t bytes_ = 0;
+  void* base_ = nullptr;
 };
 
 std::vector<float> scales_of(const std::string& name, DType type, const void* data, WeightRows scales) {
@@ -73,6 +76,14 @@ Storage standing_for(const EncodedPart& part, const Shape& shape) {
   Tensor view{matrix->base(), shape, DType::BF16, Device::Stored, matrix.get()};
   return {view, std::move(matrix)};
 }
+
+Storage of_no_weight(const Shape& shape) {
+  static const auto none = std::make_shared<const EncodedMatrix>();
+  static bf16 zeros[kMostZeros];
+  return {Tensor{zeros, shape, DType::BF16, Device::Host, none.get()}, none};
+}
+
+bool is_of_no_weight(const Tensor& tensor) { return tensor.encoded && !tensor.encoded->base(); }
 
 EncodedPart part_of(const Tensor& stored) {
   assert(stored.device == Device::Stored && stored.encoded);

@@ -86,6 +86,12 @@ struct EncodedPart {
 /// A tensor of BF16 that stands for the part. It has addresses, by which slices of it are told; nothing is there.
 Storage standing_for(const EncodedPart& part, const Shape& shape);
 
+/// A tensor of that shape for whoever counts weights and has none, in memory as far as ops can tell: its first elements
+/// are zeros, which nobody may write, and more must not be read. Whether a tensor, or what it is a slice of, is such.
+constexpr int64_t kMostZeros = int64_t{1} << 20;
+Storage of_no_weight(const Shape& shape);
+bool is_of_no_weight(const Tensor& tensor);
+
 /// What a tensor of Device::Stored stands for.
 EncodedPart part_of(const Tensor& stored);
 

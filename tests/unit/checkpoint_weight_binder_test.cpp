@@ -330,5 +330,42 @@ TEST_F(BinderTest, LanguageModelTensors) {
             (std::vector<std::string>{"lm_head.weight", "model.embed_tokens.weight", "model.layers.0.x.weight"}));
 }
 
+// What layers cost is counted without files: each tensor once, modules of one kind by their number.
+TEST(BinderWithoutCheckpoint, CountsWhatIsAskedFor) {
+  const WeightBinder all = WeightBinder::without_checkpoint();
+  const WeightBinder layer = all.at("layers.0.");
+  EXPECT_FALSE(layer.has("norm.weight"));
+  EXPECT_EQ(layer.info("norm.weight"), nullptr);
+  const Tensor norm = layer("norm.weight", {8});
+  EXPECT_EQ(norm.shape, (Shape{8}));
+  EXPECT_EQ(to_float(norm.as<bf16>()[7]), 0.0F);
+  EXPECT_EQ(all.elements_asked(), 8);
+  all("layers.0.norm.weight", {8});
+  EXPECT_EQ(all.elements_asked(), 8) << "once";
+  layer.uncounted("table.weight", {1000, 8});
+  EXPECT_EQ(all.elements_asked(), 8);
+  EXPECT_EQ(layer.rows("stack.weight", {100, 8}, 20, 10).shape, (Shape{10, 8}));
+  layer.rows("stack.weight", {100, 8}, 30, 10);
+  EXPECT_EQ(all.elements_asked(), 8 + 2 * 80);
+  int64_t n = 0;
+  for (const WeightBinder& expert : layer.modules("experts.", 50)) {
+    expert("up.weight", {4, 8});
+    ++n;
+  }
+  EXPECT_EQ(n, 1);
+  EXPECT_EQ(all.elements_asked(), 8 + 2 * 80 + 50 * 32);
+  EXPECT_TRUE(layer.modules("experts.", 0).empty());
+}
+
+TEST_F(BinderTest, ModulesOfACheckpointAreNumbered) {
+  const Checkpoint checkpoint = open(kModel);
+  const WeightBinder all(checkpoint);
+  std::vector<std::string> prefixes;
+  for (const WeightBinder& layer : all.modules("model.layers.", 3)) prefixes.push_back(layer.prefix());
+  EXPECT_EQ(prefixes, (std::vector<std::string>{"model.layers.0.", "model.layers.1.", "model.layers.2."}));
+  EXPECT_EQ(all.rows("model.layers.0.self_attn.k_proj.weight", {4, 8}, 1, 2).shape, (Shape{2, 8}));
+  EXPECT_EQ(all.uncounted("model.layers.0.self_attn.k_proj.bias", {4}).shape, (Shape{4}));
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -64,10 +64,8 @@ class Apertus final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
     const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     form_ = {.qkv = bias, .o = bias, .norm = QkNorm::PerHead};
-    constexpr int64_t kNumbers = 2;  // alpha_p, alpha_n
-    const int64_t parameters = attention_parameters(dims_, form_) + 2 * dims_.hidden * (dims_.ffn + 1) + kNumbers;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0, parameters);
+      add_attention_layer(spec_, dims_, rope_, 0);
       name_tensors(spec_.layers.back().attention, form_);
     }
   }

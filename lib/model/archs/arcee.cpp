@@ -25,9 +25,7 @@ class Arcee final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     attention_bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     mlp_bias_ = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
-    int64_t parameters = plain_decoder_parameters(dims_, {attention_bias_, attention_bias_, mlp_bias_});
-    parameters -= dims_.hidden * dims_.ffn + (mlp_bias_ == Bias::Present ? dims_.ffn : 0);  // there is no gate
-    for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0, parameters);
+    for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0);
   }
 
  private:

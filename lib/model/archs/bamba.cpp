@@ -45,14 +45,12 @@ class Bamba final : public DecoderModel {
     mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "final_layernorm.weight";
-    const int64_t dense = 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
     for (const bool attends : read_attention_layers(config, dims_.n_layers)) {
       if (attends) {
-        add_attention_layer(spec_, dims_, rope_, 0, AttentionMixer::parameters(dims_, attention_) + dense);
+        add_attention_layer(spec_, dims_, rope_, 0);
       } else {
         add_recurrent_layer(spec_, LayerKind::Mamba2, Mamba2::size(mamba_), dims_.ffn);
       }
-      if (mlp_bias_ == Bias::Present) spec_.layers.back().parameters += 2 * dims_.ffn + dims_.hidden;
     }
   }
 

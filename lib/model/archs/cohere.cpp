@@ -97,10 +97,8 @@ class Cohere final : public DecoderModel {
 
   void add_layers(const std::vector<int64_t>& windows) {
     const DecoderDims& d = c_.dims;
-    int64_t parameters = plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None}) - d.hidden;  // one norm
-    if (c_.qk_norm) parameters += (d.n_heads + d.n_kv_heads) * d.head_dim;
     for (const int64_t window : windows) {
-      add_attention_layer(spec_, d, c_.turns_only_sliding && window == 0 ? RopeSpec{} : c_.rope, window, parameters);
+      add_attention_layer(spec_, d, c_.turns_only_sliding && window == 0 ? RopeSpec{} : c_.rope, window);
       if (c_.qk_norm) spec_.layers.back().attention.norm = HeadNorm::Gain;
     }
   }

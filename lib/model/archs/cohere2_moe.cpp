@@ -152,9 +152,8 @@ class Cohere2Moe final : public DecoderModel {
 
   void add_layers() {
     const DecoderDims& d = c_.dims;
-    const int64_t parameters = plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None}) - d.hidden;  // one norm
     for (size_t i = 0; i < c_.windows.size(); ++i) {
-      add_attention_layer(spec_, d, c_.turns(i) ? c_.rope : RopeSpec{}, c_.windows[i], parameters);
+      add_attention_layer(spec_, d, c_.turns(i) ? c_.rope : RopeSpec{}, c_.windows[i]);
       if (c_.sparse[i]) count_moe_layer(spec_.layers.back(), c_.moe, d.ffn);
     }
   }

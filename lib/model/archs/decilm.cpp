@@ -153,14 +153,10 @@ class DeciLm final : public DecoderModel {
 
  private:
   void add_layer(const DecoderDims& d) {
-    const int64_t bias = shape_.mlp_bias == Bias::Present ? 2 * d.ffn + d.hidden : 0;
-    const int64_t mlp = d.ffn > 0 ? 3 * d.hidden * d.ffn + bias + d.hidden : 0;
-    if (d.n_kv_heads > 0) {
-      add_attention_layer(spec_, d, shape_.rope, 0, attention_parameters(d, shape_.form) + d.hidden + mlp);
-    } else {
+    if (d.n_kv_heads > 0)
+      add_attention_layer(spec_, d, shape_.rope, 0);
+    else
       add_recurrent_layer(spec_, LayerKind::FeedForward, {}, d.ffn);
-      spec_.layers.back().parameters = mlp;
-    }
   }
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,

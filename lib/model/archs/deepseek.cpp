@@ -192,7 +192,7 @@ class Deepseek final : public DecoderModel {
     final_eps_ = c_.dims.eps;
   }
 
-  void add_mtp_layer() override {
+  void append_mtp_layer() override {
     c_.sparse.push_back(true);
     add_layer(true);
     finish_nextn_layer(spec_, c_.mtp);
@@ -217,7 +217,6 @@ class Deepseek final : public DecoderModel {
       layer.picker = picker;
       return;
     }
-    layer.parameters += indexer_parameters(d, c_.dims.hidden, c_.latent.q_rank);
     layer.kept_row += d.head_dim;
     layer.index_row_bytes = d.head_dim + (d.head_dim + 127) / 128 * 4;  // E4M3, a float for each 128
     layer.activations += 2 * d.n_heads * d.head_dim + 3 * d.head_dim + d.n_heads;

@@ -45,7 +45,7 @@ MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   const char* name = "moe_statics.e_score_correction_bias";
   const std::string bias = w.has(name) ? name : "gate." + std::string(name);
   MoeParts parts = load_moe(d, {}, loader, w);
-  parts.choice_bias = loader.load_f32(w(bias, {1, d.n_experts}).reshaped({d.n_experts}));
+  parts.choice_bias = loader.load_f32(w.uncounted(bias, {1, d.n_experts}).reshaped({d.n_experts}));
   return parts;
 }
 

@@ -37,7 +37,7 @@ class Exaone final : public AttentionModel {
     spec_.embedding = "wte.weight";
     spec_.final_norm = "ln_f.weight";
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      KvLayout& cache = add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, {}));
+      KvLayout& cache = add_attention_layer(spec_, dims_, rope_, 0);
       cache.name = spec_.names_of(i) + "attn.attention";
       spec_.layers.back().attention.module = cache.name + ".";
       spec_.layers.back().attention.output = "out_proj";

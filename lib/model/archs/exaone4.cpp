@@ -80,10 +80,8 @@ class Exaone4 final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     const std::vector<int64_t> windows = read_exaone4_windows(text, dims_.n_layers);
     const bool all_rotate = std::count(windows.begin(), windows.end(), 0) == dims_.n_layers;
-    const int64_t parameters = plain_decoder_parameters(dims_, {}) + 2 * dims_.head_dim;
     for (const int64_t window : windows)
-      add_attention_layer(spec_, dims_, all_rotate || window > 0 ? rope_ : RopeSpec{}, window, parameters)
-          .normed_output = true;
+      add_attention_layer(spec_, dims_, all_rotate || window > 0 ? rope_ : RopeSpec{}, window).normed_output = true;
     for (LayerSpec& layer : spec_.layers) {
       layer.attention.norm = HeadNorm::Gain;
       layer.activations += dims_.hidden;  // two norms, no fused one

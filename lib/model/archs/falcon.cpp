@@ -66,10 +66,8 @@ class Falcon final : public LayerNormModel {
     spec_.layer_prefix = "h.";
     spec_.embedding = "word_embeddings.weight";
     spec_.final_norm = "ln_f.weight";
-    const int64_t norms = norms_ == Norms::OneForBoth ? 1 : 2;
-    const int64_t parameters = ungated_parameters(dims_, {bias_, bias_, bias_}) + norms * 2 * dims_.hidden;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_layer(rope_, "self_attention", parameters);
+      add_layer(rope_, "self_attention");
       spec_.layers.back().copies = (dims_.n_heads + 2 * dims_.n_kv_heads) * dims_.head_dim * dims_.hidden;
       spec_.layers.back().attention.obstacle = "its queries, keys and values are one weight, group by group";
     }

@@ -104,11 +104,8 @@ class FalconH1 final : public DecoderModel {
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "final_layernorm.weight";
     const MixerSize scan = Mamba2::size(mamba_);
-    const int64_t parameters = AttentionMixer::parameters(dims_, attention_) + scan.parameters + 2 * dims_.hidden +
-                               3 * dims_.hidden * dims_.ffn +
-                               (mlp_bias_ == Bias::Present ? 2 * dims_.ffn + dims_.hidden : 0);
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0, parameters);
+      add_attention_layer(spec_, dims_, rope_, 0);
       LayerSpec& layer = spec_.layers.back();
       // Beside attention and the scan: two more rows of inputs, three of results, keys and gates multiplied.
       layer.activations += scan.activations + 6 * dims_.hidden + dims_.ffn + 2 * dims_.n_kv_heads * dims_.head_dim;

@@ -178,11 +178,8 @@ class Gemma final : public DecoderModel {
     const DecoderDims& d = c_.dims;
     const double scalar = get_number_or(text, "query_pre_attn_scalar", kDefaultQueryScalar);
     if (!(scalar > 0) || !std::isfinite(scalar)) fail("query_pre_attn_scalar is not a positive number");
-    int64_t parameters = plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None});
-    if (g.branch_norms) parameters += 2 * d.hidden;
-    if (g.qk_norm) parameters += 2 * d.head_dim;
     for (const int64_t window : read_windows(text, d.n_layers, g)) {
-      KvLayout& cache = add_attention_layer(spec_, d, window > 0 ? c_.sliding_rope : c_.full_rope, window, parameters);
+      KvLayout& cache = add_attention_layer(spec_, d, window > 0 ? c_.sliding_rope : c_.full_rope, window);
       if (g.qk_norm) spec_.layers.back().attention.norm = HeadNorm::OnePlusGain;
       if (g.tuned) cache.softmax_scale = 1 / std::sqrt(scalar);
       cache.capped_logits = c_.attention_cap > 0;

@@ -132,8 +132,7 @@ class Gemma3n final : public Model {
   void add_layer(const Gemma3nLayer& l, int64_t window) {
     DecoderDims dims = c_.dims;
     dims.ffn = l.ffn;
-    KvLayout& cache =
-        add_attention_layer(spec_, dims, l.full ? c_.full_rope : c_.sliding_rope, window, gemma3n_parameters(c_, l));
+    KvLayout& cache = add_attention_layer(spec_, dims, l.full ? c_.full_rope : c_.sliding_rope, window);
     cache.softmax_scale = 1;
     cache.normed_output = true;
     LayerSpec& added = spec_.layers.back();

@@ -163,7 +163,7 @@ class Gemma4 final : public Model {
       dims.head_dim = l.head_dim;
       dims.n_kv_heads = l.n_kv_heads;
       dims.ffn = l.ffn;
-      KvLayout& cache = add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l));
+      KvLayout& cache = add_attention_layer(spec_, dims, rope, l.full ? 0 : window);
       cache.softmax_scale = 1;
       cache.normed_output = true;
       cache.capped_logits = c_.attention_cap > 0;

@@ -74,8 +74,7 @@ class GlmBase : public AttentionModel {
                    : read_rope(text, dims_.head_dim, kRopeDefaults);
     rope_.interleaved = true;
     bias_ = get_bool_or(text, "attention_bias", true) ? Bias::Present : Bias::None;
-    for (int64_t i = 0; i < dims_.n_layers; ++i)
-      add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, {bias_, Bias::None, Bias::None}));
+    for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0);
   }
 
   RopeSpec rope_;
@@ -97,10 +96,7 @@ class Glm4 final : public GlmBase {
  public:
   explicit Glm4(const Json& config, bool vision = false) : GlmBase(config, vision) {
     for (KvLayout& cache : spec_.caches) cache.normed_output = true;
-    for (LayerSpec& layer : spec_.layers) {
-      layer.parameters += 2 * dims_.hidden;
-      layer.activations += 2 * dims_.hidden;
-    }
+    for (LayerSpec& layer : spec_.layers) layer.activations += 2 * dims_.hidden;
   }
 
  private:

@@ -68,10 +68,8 @@ class Gpt2 final : public LayerNormModel {
 
  private:
   void add_layers(bool by_width, bool by_layer) {
-    constexpr Bias kBias = Bias::Present;
-    const int64_t parameters = ungated_parameters(dims_, {kBias, kBias, kBias}) + 4 * dims_.hidden;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      KvLayout& cache = add_layer({}, "attn", parameters);
+      KvLayout& cache = add_layer({}, "attn");
       if (!by_width) cache.softmax_scale = 1;
       if (by_layer) cache.softmax_scale /= static_cast<double>(i + 1);
       LayerSpec& layer = spec_.layers.back();

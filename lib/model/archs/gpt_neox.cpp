@@ -45,9 +45,8 @@ class GptNeoX final : public LayerNormModel {
     spec_.embedding = "embed_in.weight";
     spec_.final_norm = "final_layer_norm.weight";
     spec_.head = "embed_out.weight";
-    const int64_t parameters = ungated_parameters(dims_, {bias_, bias_, Bias::Present}) + 4 * dims_.hidden;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_layer(rope_, "attention", parameters);
+      add_layer(rope_, "attention");
       spec_.layers.back().copies = 3 * dims_.hidden * dims_.hidden;
       spec_.layers.back().attention.obstacle = "its queries, keys and values are one weight, head by head";
     }

@@ -100,7 +100,6 @@ std::unique_ptr<Model> parse_gpt_oss(const Json& config) {
   const int64_t active = get_int_or(text, "experts_per_token", kDefaultActive);  // an older name
   c.moe.routing = {.k = get_int_or(text, "num_experts_per_tok", active), .renormalize = true};
   check_moe_dims(c.moe);
-  c.moe_extra_parameters = c.moe.n_experts * (2 * c.moe.ffn + c.moe.hidden + 1);  // biases
   c.load = load;
   make_uniform(c);
   c.windows = read_windows_of_gpt_oss(text, c.dims.n_layers);

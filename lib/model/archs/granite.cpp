@@ -44,8 +44,7 @@ class Granite final : public AttentionModel {
     residual_ = multipliers.residual;
     logits_.factor = multipliers.logits;
     for (int64_t i = 0; i < dims_.n_layers; ++i)
-      add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, biases_)).softmax_scale =
-          multipliers.attention;
+      add_attention_layer(spec_, dims_, rope_, 0).softmax_scale = multipliers.attention;
     for (LayerSpec& layer : spec_.layers) layer.activations += 2 * dims_.hidden;  // the scaled branches
   }
 

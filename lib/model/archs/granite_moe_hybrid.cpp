@@ -67,14 +67,11 @@ class GraniteMoeHybrid final : public DecoderModel {
            " (num_hidden_layers)");
     DecoderDims shared = dims_;  // what is always there, and the experts beside it
     shared.ffn = moe_.shared_ffn;
-    const int64_t dense = 2 * dims_.hidden + 3 * dims_.hidden * shared.ffn;
     for (const std::string& word : *words) {
-      if (word == "full_attention") {
-        const int64_t parameters = AttentionMixer::parameters(dims_, attention_) + dense;
-        add_attention_layer(spec_, shared, rope_, 0, parameters).softmax_scale = multipliers_.attention;
-      } else {
+      if (word == "full_attention")
+        add_attention_layer(spec_, shared, rope_, 0).softmax_scale = multipliers_.attention;
+      else
         add_recurrent_layer(spec_, LayerKind::Mamba2, Mamba2::size(mamba_), shared.ffn);
-      }
       LayerSpec& layer = spec_.layers.back();
       if (moe_.n_experts > 0) count_moe_layer(layer, moe_, shared.ffn);
       if (multipliers_.residual != 1) layer.activations += 2 * dims_.hidden;

@@ -54,9 +54,8 @@ class HunyuanDense final : public AttentionModel {
     if (!get_bool_or(text, "use_qk_norm", true)) fail("use_qk_norm is false; this class is read with norms of q and k");
     rope_ = read_rope(text, dims_.head_dim, {});
     bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) + 2 * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0, parameters).pair_bound = PairBound::None;
+      add_attention_layer(spec_, dims_, rope_, 0).pair_bound = PairBound::None;
       AttentionTensors& tensors = spec_.layers.back().attention;
       tensors.norm = HeadNorm::GainBehindRope;
       tensors.query_norm = "query_layernorm";

@@ -70,10 +70,9 @@ class Jamba final : public DecoderModel {
     final_eps_ = dims_.eps;
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "final_layernorm.weight";
-    const int64_t parameters = AttentionMixer::parameters(dims_, {}) + 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
     for (const bool attends : read_attention_layers(config, dims_.n_layers)) {
       if (attends) {
-        add_attention_layer(spec_, dims_, no_rope_, 0, parameters);
+        add_attention_layer(spec_, dims_, no_rope_, 0);
       } else {
         add_recurrent_layer(spec_, LayerKind::Mamba, Mamba::size(mamba_), dims_.ffn);
       }

@@ -92,11 +92,9 @@ class Lfm2 final : public DecoderModel {
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "embedding_norm.weight";
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
-    const int64_t parameters =
-        AttentionMixer::parameters(dims_, kAttention) + 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
     for (const bool attends : read_attention_layers(text, dims_.n_layers)) {
       if (attends) {
-        add_attention_layer(spec_, dims_, rope_, 0, parameters);
+        add_attention_layer(spec_, dims_, rope_, 0);
         AttentionTensors& tensors = spec_.layers.back().attention;
         tensors.output = kAttention.out;
         tensors.norm = HeadNorm::Gain;

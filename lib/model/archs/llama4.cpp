@@ -209,9 +209,8 @@ class Llama4 final : public DecoderModel {
   void add_layers() {
     DecoderDims dims = c_.dims;
     dims.ffn = c_.dense_ffn;
-    const int64_t parameters = plain_decoder_parameters(dims, {c_.bias, c_.bias, Bias::None});
     for (const Llama4Layer& l : c_.layers) {
-      add_attention_layer(spec_, dims, l.turns ? c_.rope : RopeSpec{}, 0, parameters);
+      add_attention_layer(spec_, dims, l.turns ? c_.rope : RopeSpec{}, 0);
       LayerSpec& added = spec_.layers.back();
       if (l.turns && c_.qk_norm) added.attention.norm = HeadNorm::NoGain;
       added.activations += (dims.n_heads + dims.n_kv_heads) * dims.head_dim + 2;  // normed or tuned

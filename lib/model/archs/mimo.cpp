@@ -21,7 +21,7 @@ class MiMo final : public PlainDecoder {
     spec_.mtp_names = mtp_.begin;
   }
 
-  void add_mtp_layer() override {
+  void append_mtp_layer() override {
     add_layer(0);
     finish_nextn_layer(spec_, mtp_);
   }

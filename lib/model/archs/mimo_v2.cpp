@@ -186,7 +186,7 @@ class MiMoV2 final : public DecoderModel {
     spec_.mtp_names = kMtp.begin;
   }
 
-  void add_mtp_layer() override {
+  void append_mtp_layer() override {
     c_.layers.push_back(c_.mtp);
     add_layer(c_.layers.back());
     finish_mtp_layer(spec_, kMtp);
@@ -239,13 +239,10 @@ class MiMoV2 final : public DecoderModel {
   void add_layer(const MiMoLayer& layer) {
     const DecoderDims& d = layer.dims;
     const int64_t heads = d.n_heads + d.n_kv_heads;
-    int64_t parameters = d.hidden * (heads * (d.head_dim + layer.value_dim) + 3 * d.ffn + 2);
-    if (c_.bias == Bias::Present) parameters += heads * d.head_dim + d.n_kv_heads * layer.value_dim;
-    KvLayout& cache = add_attention_layer(spec_, d, layer.rope, layer.window, parameters);
+    KvLayout& cache = add_attention_layer(spec_, d, layer.rope, layer.window);
     cache.head_dim_v = layer.value_dim;
     cache.learned_sinks = layer.sinks;
     LayerSpec& added = spec_.layers.back();
-    if (layer.sinks) added.parameters += d.n_heads;
     added.activations += heads * layer.value_dim;  // scaled values, and where they are wider than keys
     if (layer.sparse) count_moe_layer(added, c_.moe, d.ffn);
   }

@@ -79,7 +79,6 @@ Tensor LightningAttention::forward(Ops& op, const Tensor& h, const Batch& batch,
 MixerSize LightningAttention::size(const DecoderDims& d) {
   const int64_t n = d.n_heads * d.head_dim;
   MixerSize s;
-  s.parameters = 5 * n * d.hidden + n;
   s.activations = 10 * n + 6 * d.n_heads;  // projections, activated; the scan with its decays, normed, gated
   s.state_bytes = n * d.head_dim * 4;
   return s;
@@ -171,10 +170,9 @@ class MiniMax final : public DecoderModel {
       fail("layer_types has " + std::to_string(words->size()) + " entries, expected " + std::to_string(dims_.n_layers) +
            " (num_hidden_layers)");
     spec_ = general_spec(config, dims_);
-    const int64_t parameters = AttentionMixer::parameters(dims_, {}) + 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
     for (const std::string& word : *words) {
       if (word == "full_attention") {
-        add_attention_layer(spec_, dims_, rope_, window, parameters);
+        add_attention_layer(spec_, dims_, rope_, window);
       } else {
         add_recurrent_layer(spec_, LayerKind::LightningAttention, LightningAttention::size(dims_), dims_.ffn);
       }

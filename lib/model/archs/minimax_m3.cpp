@@ -202,7 +202,6 @@ class MiniMaxM3 final : public MoeDecoder {
     for (size_t i = 0; i < spec_.layers.size(); ++i) {
       if (!indexer->indexed[i]) continue;
       LayerSpec& layer = spec_.layers[i];
-      layer.parameters += (heads + 1) * width * spec_.hidden + 2 * width;
       layer.activations += 3 * (heads + 1) * width;
       layer.index_row_bytes = 2 * width;
       layer.kept_row = kept_elements(spec_.caches[static_cast<size_t>(layer.cache)]) + width;

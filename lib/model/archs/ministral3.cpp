@@ -62,8 +62,7 @@ class Ministral3 final : public AttentionModel {
       fail("layer_types in a Ministral3 config: the reference class ignores them; use the Ministral class");
     rope_ = read_rope(text, dims_.head_dim, {});
     growth_ = read_query_growth(text);
-    for (const int64_t window : read_windows(text, dims_.n_layers, 0))
-      add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
+    for (const int64_t window : read_windows(text, dims_.n_layers, 0)) add_attention_layer(spec_, dims_, rope_, window);
     for (LayerSpec& layer : spec_.layers) layer.activations += dims_.n_heads * dims_.head_dim + 2;
   }
 

@@ -156,10 +156,8 @@ class MuseGlimmer final : public DecoderModel {
 
   void add_layers(const std::vector<int64_t>& windows, const std::vector<bool>& turning) {
     const DecoderDims& d = c_.dims;
-    const int64_t gate = d.hidden * d.n_heads * d.head_dim;
-    const int64_t parameters = plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None}) + gate + 2 * d.hidden;
     for (size_t i = 0; i < windows.size(); ++i) {
-      KvLayout& cache = add_attention_layer(spec_, d, turning[i] ? c_.rope : RopeSpec{}, windows[i], parameters);
+      KvLayout& cache = add_attention_layer(spec_, d, turning[i] ? c_.rope : RopeSpec{}, windows[i]);
       cache.normed_output = true;
       LayerSpec& layer = spec_.layers.back();
       layer.attention.norm = HeadNorm::NoGain;

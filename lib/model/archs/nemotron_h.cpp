@@ -259,8 +259,7 @@ class NemotronH final : public DecoderModel {
   void add_attention(int64_t window) {
     DecoderDims alone = dims_;
     alone.ffn = 0;
-    KvLayout& cache =
-        add_attention_layer(spec_, alone, no_rope_, window, AttentionMixer::parameters(dims_, {}) + dims_.hidden);
+    KvLayout& cache = add_attention_layer(spec_, alone, no_rope_, window);
     cache.name = "layers." + std::to_string(cache.layer) + ".mixer";
     spec_.layers.back().attention.module = cache.name + ".";
   }
@@ -270,15 +269,13 @@ class NemotronH final : public DecoderModel {
     if (word == "linear_attention") size = Mamba2::size(mamba_);
     add_recurrent_layer(spec_, word == "linear_attention" ? LayerKind::Mamba2 : LayerKind::FeedForward, size, 0);
     LayerSpec& layer = spec_.layers.back();
-    layer.parameters -= dims_.hidden;  // one norm only
-    layer.activations -= 3 * dims_.hidden;
+    layer.activations -= 3 * dims_.hidden;  // one norm only
     if (word == "moe") {
       if (mlp_bias_ == Bias::Present) fail("mlp_bias with experts is not supported");
       sizes.moe = read_moe(config, dims_.hidden);
       count_moe_layer(layer, sizes.moe, 0);
     } else if (word == "mlp") {
       const int64_t width = sizes.width = read_size(config, "intermediate_size");
-      layer.parameters += 2 * dims_.hidden * width + (mlp_bias_ == Bias::Present ? width + dims_.hidden : 0);
       layer.activations += 2 * width;
     }
   }

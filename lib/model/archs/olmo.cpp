@@ -25,9 +25,8 @@ class Olmo1 final : public AttentionModel {
     bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     clip_ = read_clip(text);
     spec_.table_parameters = -dims_.hidden;  // the last norm has no gain
-    const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) - 2 * dims_.hidden;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0, parameters);
+      add_attention_layer(spec_, dims_, rope_, 0);
       if (clip_ > 0) spec_.layers.back().attention.obstacle = "its queries, keys and values are clipped";
     }
   }

@@ -94,9 +94,7 @@ struct OlmoBlock final : Block {
 /// Adds a layer of OlmoBlock.
 void add_olmo_layer(ModelSpec& spec, const OlmoShape& shape, const RopeSpec& rope, int64_t window) {
   const DecoderDims& d = shape.dims;
-  const int64_t qk_norms = (d.n_heads + d.n_kv_heads) * d.head_dim;
-  const int64_t parameters = plain_decoder_parameters(d, {shape.bias, shape.bias, Bias::None}) + qk_norms;
-  add_attention_layer(spec, d, rope, window, parameters).normed_output = true;
+  add_attention_layer(spec, d, rope, window).normed_output = true;
   spec.layers.back().attention.norm = HeadNorm::Gain;
   spec.layers.back().activations += d.hidden;  // two norms, no fused one
   if (shape.moe) count_moe_layer(spec.layers.back(), *shape.moe, d.ffn);

@@ -45,9 +45,8 @@ class Opt final : public LayerNormModel {
     spec_.default_prefix = "model.decoder.";
     spec_.final_norm = "final_layer_norm.weight";
     spec_.table_parameters = (dims_.max_positions + kFirstRow + (affine_ ? 1 : -1)) * dims_.hidden;
-    const int64_t parameters = ungated_parameters(dims_, {bias_, bias_, bias_}) + (affine_ ? 4 * dims_.hidden : 0);
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_layer({}, "self_attn", parameters);
+      add_layer({}, "self_attn");
       spec_.layers.back().attention.output = "out_proj";
     }
   }

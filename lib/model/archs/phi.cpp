@@ -40,10 +40,8 @@ class Phi final : public LayerNormModel {
     qk_norm_ = get_bool_or(text, "qk_layernorm", false);
     spec_.final_norm = "final_layernorm.weight";
     logits_.bias = kBias;
-    int64_t parameters = ungated_parameters(dims_, {kBias, kBias, kBias}) + 2 * dims_.hidden;
-    if (qk_norm_) parameters += 4 * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_layer(rope_, "self_attn", parameters);
+      add_layer(rope_, "self_attn");
       AttentionTensors& tensors = spec_.layers.back().attention;
       tensors.output = "dense";
       if (qk_norm_) tensors.obstacle = "its norms of q and k have biases";

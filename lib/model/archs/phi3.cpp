@@ -29,7 +29,7 @@ class Phi3 final : public AttentionModel {
       if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is true; the class is read without it");
     rope_ = read_rope(text, dims_.head_dim, {});
     for (const int64_t window : read_windows(text, dims_.n_layers, 0)) {
-      add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
+      add_attention_layer(spec_, dims_, rope_, window);
       spec_.layers.back().attention.query = "qkv_proj";
       spec_.layers.back().attention.fused = true;
       if (has_adapters) spec_.layers.back().attention.obstacle = "the checkpoint has adapters that add to them";

@@ -77,9 +77,8 @@ class PhiMoe final : public LayerNormModel {
     bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     logits_.bias = get_bool_or(text, "lm_head_bias", false) ? Bias::Present : Bias::None;
     const int64_t window = find_member(text, "sliding_window") ? read_size(text, "sliding_window") : 0;
-    const int64_t dense = attention_parameters(dims_, form_of(bias_)) + 3 * dims_.hidden * dims_.ffn + 4 * dims_.hidden;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, window, dense);
+      add_attention_layer(spec_, dims_, rope_, window);
       count_moe_layer(spec_.layers.back(), moe_, dims_.ffn);
     }
     spec_.rope_switch = longrope_switch(text, dims_.head_dim);

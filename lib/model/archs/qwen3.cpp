@@ -16,9 +16,8 @@ class Qwen3 final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {bias, bias, Bias::None};
-    const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
     for (const int64_t window : read_qwen_windows(text, dims_.n_layers)) {
-      add_attention_layer(spec_, dims_, rope_, window, parameters);
+      add_attention_layer(spec_, dims_, rope_, window);
       spec_.layers.back().attention.norm = HeadNorm::Gain;
     }
   }

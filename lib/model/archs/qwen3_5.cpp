@@ -109,7 +109,7 @@ class Qwen35 final : public Model {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
-  void add_mtp_layer() override {
+  void append_mtp_layer() override {
     add_hybrid_mtp_layer(spec_, c_.mtp, c_.hybrid());
     count_feed_forward(spec_.layers.back());
   }
@@ -121,7 +121,6 @@ class Qwen35 final : public Model {
 
  private:
   void count_feed_forward(LayerSpec& layer) const {
-    layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
     if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
   }
 

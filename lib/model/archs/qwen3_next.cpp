@@ -117,7 +117,7 @@ class Qwen3Next final : public Model {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
-  void add_mtp_layer() override {
+  void append_mtp_layer() override {
     c_.sparse.push_back(c_.sparse.front());  // servers count it as a model of its own, whose layer 0 it is
     add_hybrid_mtp_layer(spec_, c_.mtp, c_.hybrid());
     count_feed_forward(spec_.layers.back());
@@ -130,7 +130,6 @@ class Qwen3Next final : public Model {
 
  private:
   void count_feed_forward(LayerSpec& layer) const {
-    layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
     if (c_.sparse[static_cast<size_t>(layer.index)]) count_moe_layer(layer, c_.moe, c_.dims.ffn);
   }
 

@@ -40,9 +40,8 @@ class Qwen3Vl final : public AttentionModel {
     rope_ = read_rope(with_mrope_sections(text, {24, 20, 20}, true), dims_.head_dim, kQwen3Rope);
     const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {bias, bias, Bias::None};
-    const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0, parameters);
+      add_attention_layer(spec_, dims_, rope_, 0);
       spec_.layers.back().attention.norm = HeadNorm::Gain;
     }
     read_deepstack(config, spec_);

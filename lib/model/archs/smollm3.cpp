@@ -65,8 +65,7 @@ class SmolLm3 final : public AttentionModel {
     const std::vector<bool> rotates = read_rotating_layers(text, dims_.n_layers);
     const std::vector<int64_t> windows = read_smollm3_windows(text, rotates);
     for (size_t i = 0; i < rotates.size(); ++i)
-      add_attention_layer(spec_, dims_, rotates[i] ? rope_ : RopeSpec{}, windows[i],
-                          plain_decoder_parameters(dims_, biases_));
+      add_attention_layer(spec_, dims_, rotates[i] ? rope_ : RopeSpec{}, windows[i]);
   }
 
  private:

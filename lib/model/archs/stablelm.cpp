@@ -28,11 +28,8 @@ class StableLm final : public LayerNormModel {
     bias_ = get_bool_or(text, "use_qkv_bias", false) ? Bias::Present : Bias::None;
     parallel_ = get_bool_or(text, "use_parallel_residual", false);
     qk_norm_ = get_bool_or(text, "qk_layernorm", false);
-    int64_t parameters = plain_decoder_parameters(dims_, {bias_, Bias::None, Bias::None});  // with two gains
-    parameters += parallel_ ? 0 : 2 * dims_.hidden;
-    if (qk_norm_) parameters += (dims_.n_heads + dims_.n_kv_heads) * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_layer(rope_, "self_attn", parameters);
+      add_layer(rope_, "self_attn");
       if (qk_norm_) spec_.layers.back().attention.obstacle = "the norms of its heads are a tensor each";
     }
   }

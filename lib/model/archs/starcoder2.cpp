@@ -17,8 +17,7 @@ class Starcoder2 final : public LayerNormModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     bias_ = get_bool_or(text, "use_bias", true) ? Bias::Present : Bias::None;
     const int64_t window = find_member(text, "sliding_window") ? read_size(text, "sliding_window") : 0;
-    const int64_t parameters = ungated_parameters(dims_, {bias_, bias_, bias_}) + 4 * dims_.hidden;
-    for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn", parameters).window = window;
+    for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn").window = window;
   }
 
  private:

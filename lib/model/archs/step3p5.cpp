@@ -303,15 +303,12 @@ class Step final : public DecoderModel {
 
   void add_layer(const StepLayer& layer) {
     const DecoderDims& d = layer.dims;
-    const int64_t parameters =
-        plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None}) + d.n_heads * d.hidden + 2 * d.head_dim;
-    add_attention_layer(spec_, d, layer.rope, layer.window, parameters);
+    add_attention_layer(spec_, d, layer.rope, layer.window);
     LayerSpec& added = spec_.layers.back();
     added.attention.norm = HeadNorm::OnePlusGain;
     added.activations += d.n_heads * (d.head_dim + 1);  // the gate, and what it makes
     if (layer.sparse) {
       count_moe_layer(added, c_.moe, d.ffn);
-      added.parameters += 3 * d.hidden * c_.shared_ffn;
       added.activations += 3 * c_.shared_ffn + 3 * d.hidden;
     }
     if (layer.limit > 0) added.activations += 3 * (layer.sparse ? c_.shared_ffn : d.ffn);

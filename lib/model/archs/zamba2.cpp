@@ -231,26 +231,19 @@ class Zamba2 final : public Model {
   void add_layer(bool hybrid) {
     const DecoderDims& d = c_.dims;
     const MixerSize scan = Mamba2::size(c_.mamba);
-    if (!hybrid) {
-      add_recurrent_layer(spec_, LayerKind::Mamba2, scan, 0);
-      spec_.layers.back().parameters -= d.hidden;  // one norm only
-      return;
-    }
+    if (!hybrid) return add_recurrent_layer(spec_, LayerKind::Mamba2, scan, 0);
     const int64_t heads = d.n_heads * d.head_dim, kv = 2 * d.n_kv_heads * d.head_dim;
-    const int64_t attention = c_.wide() * (heads + kv) + heads * d.hidden;
-    const int64_t adapters =
-        c_.rank * (d.hidden + 2 * d.ffn) + (c_.attention_adapters ? c_.rank * (3 * c_.wide() + heads + kv) : 0);
-    const int64_t biases = c_.bias == Bias::Present ? 2 * d.ffn + d.hidden : 0;
-    const int64_t shared = attention + biases + 3 * d.hidden * d.ffn + c_.wide() + d.hidden;  // with two norms
-    const int64_t own = adapters + d.hidden * d.hidden + d.hidden + scan.parameters;
     const bool repeated = static_cast<int64_t>(spec_.caches.size()) >= n_blocks_;
-    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, 0, repeated ? own : own + shared);
+    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, 0);
     cache.name = "layers." + std::to_string(cache.layer) + ".shared_transformer.self_attn";
     cache.softmax_scale = 1 / std::sqrt(static_cast<double>(d.head_dim) / 2);
     cache.normed_output = true;
     LayerSpec& layer = spec_.layers.back();
     layer.attention.obstacle = "its weights are a block's that serves several layers";
-    if (repeated) layer.copies = shared;
+    if (repeated) {
+      const int64_t biases = c_.bias == Bias::Present ? 2 * d.ffn + d.hidden : 0, norms = c_.wide() + d.hidden;
+      layer.copies = c_.wide() * (heads + kv) + heads * d.hidden + 3 * d.hidden * d.ffn + biases + norms;
+    }
     // Beside attention, feed-forward and scan: the embeddings, both rows joined and normed, what the adapters add.
     layer.activations += scan.activations + 8 * d.hidden + 4 * d.ffn + 2 * (heads + kv) + 5 * c_.rank;
     layer.state_bytes = scan.state_bytes;
