@@ -86,10 +86,11 @@ void share_input(Linear& a, Linear& b) {
   if (alike(a.input, b.input)) a.input = b.input = common(a.input, b.input);
 }
 
-LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& d, Bias bias) {
-  const HostLinear parts[] = {projection(w, "self_attn.q_proj", d.n_heads * d.head_dim, d.hidden, bias),
-                              projection(w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
-                              projection(w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
+LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& d, Bias bias,
+                     const std::string& module) {
+  const HostLinear parts[] = {projection(w, module + ".q_proj", d.n_heads * d.head_dim, d.hidden, bias),
+                              projection(w, module + ".k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
+                              projection(w, module + ".v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
   return loader.load_linears(parts);
 }
 
@@ -161,32 +162,6 @@ Tensor attend_cached(Ops& op, const KvLayout& s, const CachedAttention& a, const
   const std::vector<const KvRows*> kept(rows.begin(), rows.end());
   if (tap.samples()) tap.attention(op, s.cache, {a.q, a.k, a.v, kept, a.spec, *a.wo.column_norms}, batch);
   return o;
-}
-
-DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, WeightLoader& loader,
-                                    WeightBinder& w) {
-  return {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-          loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
-          load_qkv(loader, w, d, biases.qkv),
-          load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, biases.o),
-          GluMlp(loader, w.at("mlp."), d.hidden, d.ffn, biases.mlp).w};
-}
-
-PlainDecoderBlock::PlainDecoderBlock(const KvLayout& layout, const RopeSpec& rope, float eps, DecoderWeights weights)
-    : layout_(layout), rope_(rope), eps_(eps), w_(std::move(weights)) {}
-
-Tensor PlainDecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
-                                  Tail tail) {
-  const KvLayout& s = layout_;
-  const bool turned = s.rotary_dim > 0;
-  const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope_) : Tensor{};
-  const HeadsPart parts[] = {
-      {s.head_dim_k, w_.q_norm, turned}, {s.head_dim_k, w_.k_norm, turned}, {s.head_dim_v, {}, false}};
-  const auto heads = op.project_heads(op.rms_norm(x, w_.attn_norm, eps_), w_.qkv, {parts, eps_, turns, rope_});
-  const Tensor o = attend(op, s, heads, w_.wo, batch, states, tap, tail);
-  if (!o) return x;
-  const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w_.wo), w_.ffn_norm, eps_);
-  return op.add(y, op.glu_mlp(normed, w_.mlp));
 }
 
 }  // namespace kvcal

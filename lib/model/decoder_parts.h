@@ -1,5 +1,5 @@
-// Pieces that several families share as they are: embedding, head, SwiGLU feed-forward, and the plain pre-norm decoder
-// layer of Llama, Mistral and Qwen2.
+// Pieces that several families share as they are: embedding, head, norms, projections, SwiGLU feed-forward, attention
+// over a cache.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,24 @@ struct Norm {
   }
 };
 
-/// Whether a layer has a bias.
+/// Whether a layer has a bias, and what a config says of that.
 enum class Bias : uint8_t { None, Present };
+inline Bias read_bias(const Json& config, const char* key, bool fallback = false) {
+  return get_bool_or(config, key, fallback) ? Bias::Present : Bias::None;
+}
+
+/// Root-mean-square norms of one width: "NAME.weight" [n].
+struct RmsNorms {
+  WeightLoader& loader;
+  WeightBinder& w;
+  int64_t n;
+  float eps;
+  Gain gain = Gain::Plain;
+
+  Norm operator()(const std::string& name) const {
+    return {Norm::Kind::Rms, eps, loader.load_gain(w(name + ".weight", {n}), gain), {}};
+  }
+};
 
 /// "NAME.weight" and "NAME.bias" [n].
 Norm load_layer_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n, float eps,
@@ -62,8 +78,9 @@ Linear load_output_projection(WeightLoader& loader, WeightBinder& w, const std::
 /// Servers keep both as one weight: of two static scales of their common input the larger serves both.
 void share_input(Linear& a, Linear& b);
 
-/// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
-LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, Bias bias);
+/// "MODULE.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
+LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, Bias bias,
+                     const std::string& module = "self_attn");
 /// The same of one weight: rows of queries, of keys, of values.
 LinearGroup load_fused_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& dims,
                            Bias bias);
@@ -79,6 +96,7 @@ GluWeights load_glu(WeightLoader& loader, WeightBinder& w, const GluShape& shape
 struct GluMlp {
   GluWeights w;
 
+  explicit GluMlp(GluWeights weights) : w(std::move(weights)) {}
   GluMlp(WeightLoader& loader, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None,
          Activation act = Activation::Silu);
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
@@ -114,38 +132,5 @@ void store_blocks(Ops& op, const Batch& batch, std::span<KvRows* const> rows, in
 /// The end of attend(): attention, and the tap's look at it.
 Tensor attend_cached(Ops& op, const KvLayout& layout, const CachedAttention& a, const Batch& batch, LayerStates& states,
                      KvTap& tap, Tail tail);
-
-/// Which projections of a plain decoder layer carry biases.
-struct DecoderBiases {
-  Bias qkv = Bias::None, o = Bias::None, mlp = Bias::None;
-};
-
-/// The weights of a plain decoder layer.
-struct DecoderWeights {
-  Owned attn_norm, ffn_norm;  // [hidden]
-  LinearGroup qkv;            // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2
-  Linear wo;                  // [hidden, n_heads·D]
-  GluWeights mlp;
-  Owned q_norm{}, k_norm{};  // [D], before RoPE; or absent
-};
-
-/// By the names that most checkpoints use: input_layernorm, self_attn.q_proj, ..., post_attention_layernorm,
-/// mlp.gate_proj, ... Without norms of q and k.
-DecoderWeights load_decoder_weights(const DecoderDims& dims, const DecoderBiases& biases, WeightLoader& loader,
-                                    WeightBinder& w);
-
-/// h = x + Attn(norm1 x), out = h + MLP(norm2 h): plain-gain RMSNorm, grouped-query attention, RoPE over the first
-/// rotary dimensions of the layout (none: no RoPE), SwiGLU.
-class PlainDecoderBlock final : public Block {
- public:
-  PlainDecoderBlock(const KvLayout& layout, const RopeSpec& rope, float eps, DecoderWeights weights);
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
-
- private:
-  const KvLayout& layout_;
-  const RopeSpec& rope_;
-  float eps_;
-  DecoderWeights w_;
-};
 
 }  // namespace kvcal

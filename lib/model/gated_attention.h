@@ -2,19 +2,19 @@
 // output gated by a sigmoid of a second half of the query projection (docs/model-notes.md, "Gated attention").
 #pragma once
 
-#include "model/block.h"
-#include "model/decoder_parts.h"
+#include "model/mixer.h"
 
 namespace kvcal {
 
-class GatedAttention {
+class GatedAttention final : public Mixer {
  public:
   /// `w` is positioned at the layer; reads self_attn.*. Without `output_gate` q_proj has no gate rows.
   GatedAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, Bias bias, bool output_gate,
                  WeightLoader& loader, WeightBinder& w);
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
-  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                 Tail tail) const override;
 
  private:
   const KvLayout& layout_;

@@ -37,7 +37,7 @@ GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, We
       dt_bias_(loader.load_f32(w("dt_bias", {dims.n_value_heads}))),
       norm_(loader.load_f32(w(std::string(names.norm) + ".weight", {dims.value_dim}))) {}
 
-Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const {
+Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&, Tail) const {
   const DeltaNetDims& d = dims_;
   const int64_t t = batch.n_tokens();
   Tensor qkv = op.linear(h, in_.qkv.front());

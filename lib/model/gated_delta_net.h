@@ -2,7 +2,6 @@
 // (docs/model-notes.md, "Gated delta rule"). Owns recurrent state, no KV cache.
 #pragma once
 
-#include "model/block.h"
 #include "model/mixer.h"
 
 namespace kvcal {
@@ -31,14 +30,15 @@ struct DeltaNetNames {
   const char *out = "out_proj", *norm = "norm";
 };
 
-class GatedDeltaNet {
+class GatedDeltaNet final : public Mixer {
  public:
   /// `w` is positioned at linear_attn.; the rest of its tensors are read here.
   GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w,
                 const DeltaNetNames& names = {});
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden]; the sequences' states are advanced.
-  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const;
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                 Tail tail) const override;
 
   static MixerSize size(const DeltaNetDims& dims);
 

@@ -174,7 +174,7 @@ std::unique_ptr<VisionTower> read_glm4v_tower(const Json& config, const ModelSpe
   dims.merger_ffn = read_size(vision, "intermediate_size", 13696);
   dims.eps = static_cast<float>(get_number_or(vision, "rms_norm_eps", 1e-5));
   dims.act = read_activation(vision, "hidden_act", dims.act);
-  dims.qkv = get_bool_or(vision, "attention_bias", false) ? Bias::Present : Bias::None;
+  dims.qkv = read_bias(vision, "attention_bias");
   dims.out = Bias::None;
   check_tower(vision, dims, {"hidden_size", "out_hidden_size"}, model);
   const int64_t image = read_size(vision, "image_size", 336);

@@ -29,6 +29,11 @@ void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h)
   spec.n_position_axes = rope_position_axes(h.rope);
 }
 
+DecoderBlockParts load_hybrid_norms(const DecoderDims& d, WeightLoader& loader, WeightBinder& w) {
+  const RmsNorms norm{loader, w, d.hidden, d.eps, Gain::OnePlus};
+  return {.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+}
+
 MtpNames read_hybrid_mtp(const Json& config) {
   const bool own_table = get_bool_or(config, "mtp_use_dedicated_embeddings", false);
   if (own_table || get_int_or(config, "mtp_num_hidden_layers", 1) != 1) return {};

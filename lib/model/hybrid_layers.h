@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/config_reading.h"
-#include "model/decoder_parts.h"
+#include "model/decoder_block.h"
 #include "model/gated_delta_net.h"
 #include "model/mtp.h"
 
@@ -18,6 +18,9 @@ struct HybridDims {
 
 /// Appends the layers by layer_types, else by full_attention_interval (default 4: layers 3, 7, ...).
 void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& dims);
+
+/// Both norms of a layer's block.
+DecoderBlockParts load_hybrid_norms(const DecoderDims& dims, WeightLoader& loader, WeightBinder& w);
 
 /// Their MTP layer: attends, and stands beside the language model; begin is "" where the config has not exactly one.
 MtpNames read_hybrid_mtp(const Json& config);

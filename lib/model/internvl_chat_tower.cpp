@@ -107,7 +107,7 @@ std::unique_ptr<VisionTower> read_internvl_chat_tower(const Json& config, const 
   ChatDims dims;
   dims.vit = read_vit(config);
   dims.out_hidden = model.hidden;
-  dims.qkv = get_bool_or(vision, "qkv_bias", false) ? Bias::Present : Bias::None;
+  dims.qkv = read_bias(vision, "qkv_bias");
   dims.heads_normed = get_bool_or(vision, "qk_normalization", true);
   TowerSpec spec = intern_vit_spec(dims.vit, model);
   spec.text = {"<image>", "<img><IMG_CONTEXT></img>"};

@@ -117,7 +117,7 @@ std::unique_ptr<VisionTower> read_internvl_tower(const Json& config, const Model
   InternVlDims dims;
   dims.vit = read_vit(vision);
   dims.out_hidden = model.hidden;
-  dims.qkv = get_bool_or(vision, "attention_bias", false) ? Bias::Present : Bias::None;
+  dims.qkv = read_bias(vision, "attention_bias");
   dims.heads_normed = get_bool_or(vision, "use_qk_norm", false);
   dims.act = read_activation(config, "projector_hidden_act", dims.act);
   TowerSpec spec = intern_vit_spec(dims.vit, model);

@@ -47,7 +47,7 @@ LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const Lat
   d.nope = read_size(text, "qk_nope_head_dim", defaults.nope);
   d.rope = read_size(text, "qk_rope_head_dim", defaults.rope);
   d.value = read_size(text, "v_head_dim", defaults.value);
-  d.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  d.bias = read_bias(text, "attention_bias");
   constexpr double kMostWeights = 1e15;  // of one projection; sums of what follows from it stay far from overflow
   const double heads = static_cast<double>(d.n_heads) * static_cast<double>(d.qk() + d.value);
   if (heads * static_cast<double>(std::max({d.hidden, d.q_rank, d.kv_rank})) > kMostWeights)

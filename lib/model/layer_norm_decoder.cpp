@@ -1,54 +1,57 @@
 #include "model/layer_norm_decoder.h"
 
+#include "model/decoder_block.h"
 #include "model/weight_rows.h"
 
 namespace kvcal {
 namespace {
 
-/// h [tokens, hidden], normed -> q, k, v [tokens, heads, D].
-std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch, const KvLayout& s, const RopeSpec& rope,
-                            const NormedWeights& w) {
-  const bool turned = s.rotary_dim > 0, at_once = !w.q_norm && w.clip == 0;
-  const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope) : Tensor{};
-  const HeadsPart parts[] = {
-      {s.head_dim_k, {}, turned && at_once}, {s.head_dim_k, {}, turned && at_once}, {s.head_dim_v, {}, false}};
-  std::vector<Tensor> heads = op.project_heads(h, w.qkv, {parts, w.attn_norm.eps, turns, rope});
-  if (at_once) return heads;
-  if (w.clip > 0)
-    for (Tensor& t : heads) t = op.clamp(t, -w.clip, w.clip);
-  if (w.q_norm) {
-    heads[0] = w.q_norm->forward(op, heads[0]);
-    heads[1] = w.k_norm->forward(op, heads[1]);
+class NormedAttention final : public Mixer {
+ public:
+  NormedAttention(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
+      : layout_(layout), rope_(rope), w_(std::move(weights)) {}
+
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                 Tail tail) const override {
+    const Tensor o = attend(op, layout_, project(op, h, batch), w_.wo, batch, states, tap, tail);
+    return o ? op.linear(o, w_.wo) : h;
   }
-  if (turned)
-    for (size_t i : {0, 1}) heads[i] = op.rope(heads[i], turns, rope);
-  return heads;
-}
+
+ private:
+  /// h [tokens, hidden], normed -> q, k, v [tokens, heads, D].
+  std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch) const {
+    const KvLayout& s = layout_;
+    const bool turned = s.rotary_dim > 0, at_once = !w_.q_norm && w_.clip == 0;
+    const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope_) : Tensor{};
+    const HeadsPart parts[] = {
+        {s.head_dim_k, {}, turned && at_once}, {s.head_dim_k, {}, turned && at_once}, {s.head_dim_v, {}, false}};
+    std::vector<Tensor> heads = op.project_heads(h, w_.qkv, {parts, w_.attn_norm.eps, turns, rope_});
+    if (at_once) return heads;
+    if (w_.clip > 0)
+      for (Tensor& t : heads) t = op.clamp(t, -w_.clip, w_.clip);
+    if (w_.q_norm) {
+      heads[0] = w_.q_norm->forward(op, heads[0]);
+      heads[1] = w_.k_norm->forward(op, heads[1]);
+    }
+    if (turned)
+      for (size_t i : {0, 1}) heads[i] = op.rope(heads[i], turns, rope_);
+    return heads;
+  }
+
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  NormedWeights w_;
+};
 
 }  // namespace
 
-Tensor SequentialBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
-                                Tail tail) {
-  const std::vector<Tensor> heads = project(op, w_.attn_norm.forward(op, x), batch, layout_, rope_, w_);
-  const Tensor o = attend(op, layout_, heads, w_.wo, batch, states, tap, tail);
-  if (!o) return x;
-  const Tensor y = op.add(x, op.linear(o, w_.wo));
-  return op.add(y, op.glu_mlp(w_.ffn_norm->forward(op, y), w_.mlp));
-}
-
-Tensor ParallelBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
-                              Tail tail) {
-  const Tensor h = w_.attn_norm.forward(op, x);
-  const Tensor o = attend(op, layout_, project(op, h, batch, layout_, rope_, w_), w_.wo, batch, states, tap, tail);
-  if (!o) return x;
-  const Tensor fed = op.glu_mlp(w_.ffn_norm ? w_.ffn_norm->forward(op, x) : h, w_.mlp);
-  return op.add(x, op.add(op.linear(o, w_.wo), fed));
-}
-
 std::unique_ptr<Block> make_normed_block(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights,
-                                         bool parallel) {
-  if (parallel) return std::make_unique<ParallelBlock>(layout, rope, std::move(weights));
-  return std::make_unique<SequentialBlock>(layout, rope, std::move(weights));
+                                         bool side_by_side) {
+  DecoderBlockParts parts{.before_mixer = weights.attn_norm, .before_ffn = weights.ffn_norm};
+  parts.ffn = GluMlp(weights.mlp);
+  parts.mixer = std::make_unique<NormedAttention>(layout, rope, std::move(weights));
+  parts.side_by_side = side_by_side;
+  return std::make_unique<DecoderBlock>(std::move(parts));
 }
 
 LayerNormModel::LayerNormModel(const Json& config, const DecoderDims& dims) : AttentionModel(config, dims) {
@@ -93,7 +96,7 @@ std::unique_ptr<Block> SquaredReluDecoder::load_layer(const KvLayout& cache, Wei
       load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, attention_bias_),
       loader.load_mlp(projection(w, "mlp.up_proj", d.ffn, d.hidden, mlp_bias_),
                       projection(w, "mlp.down_proj", d.hidden, d.ffn, mlp_bias_), Activation::Relu2)};
-  return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
+  return make_normed_block(cache, rope_, std::move(weights));
 }
 
 LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& d,

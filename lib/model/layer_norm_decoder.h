@@ -20,34 +20,10 @@ struct NormedWeights {
   float clip = 0;                          // q, k and v are clamped to ± this before RoPE; 0 = they are not
 };
 
-class NormedBlock : public Block {
- public:
-  NormedBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
-      : layout_(layout), rope_(rope), w_(std::move(weights)) {}
-
- protected:
-  const KvLayout& layout_;
-  const RopeSpec& rope_;
-  NormedWeights w_;
-};
-
-/// h = x + Attn(norm1 x), out = h + FeedForward(norm2 h).
-class SequentialBlock final : public NormedBlock {
- public:
-  using NormedBlock::NormedBlock;
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
-};
-
+/// Branches in turn: h = x + Attn(norm1 x), out = h + FeedForward(norm2 h); side by side:
 /// out = x + (Attn(norm1 x) + FeedForward(norm2 x)).
-class ParallelBlock final : public NormedBlock {
- public:
-  using NormedBlock::NormedBlock;
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
-};
-
-/// Parallel or one after the other.
 std::unique_ptr<Block> make_normed_block(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights,
-                                         bool parallel);
+                                         bool side_by_side = false);
 
 /// Ends with a layer norm that has a bias; spec.final_norm is its weight.
 class LayerNormModel : public AttentionModel {

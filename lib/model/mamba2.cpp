@@ -33,7 +33,7 @@ Mamba2Dims read_mamba2_dims(const Json& config, int64_t hidden, float eps, int64
   if (inner == 0) inner = read_size(config, "mamba_expand", 2) * hidden;
   d.head_dim = read_head_dim(config, inner, d.n_heads);
   d.conv_bias = get_bool_or(config, "mamba_conv_bias", true);
-  d.in_bias = d.out_bias = get_bool_or(config, "mamba_proj_bias", false) ? Bias::Present : Bias::None;
+  d.in_bias = d.out_bias = read_bias(config, "mamba_proj_bias");
   check_mamba2_dims(d);
   return d;
 }

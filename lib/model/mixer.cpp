@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/multipliers.h"
-
 namespace kvcal {
 
 void add_recurrent_layer(ModelSpec& spec, LayerKind kind, const MixerSize& mixer, int64_t ffn) {
@@ -56,17 +54,6 @@ float read_factor(const Json& config, const char* key, float fallback) {
 Linear load_rows(WeightLoader& loader, const HostLinear& all, int64_t from, int64_t n) {
   const HostLinear part = all.rows(from, n);
   return loader.load_linear(part.weight, part.bias, part.input);
-}
-
-MixerBlock::MixerBlock(MixerBlockNorms norms, std::unique_ptr<Mixer> mixer, FeedForward ffn)
-    : norms_(std::move(norms)), mixer_(std::move(mixer)), ffn_(std::move(ffn)) {}
-
-Tensor MixerBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) {
-  const float f = norms_.residual_factor;
-  const Tensor mixed = mixer_->forward(op, op.rms_norm(x, norms_.mixer, norms_.eps), batch, states, tap, tail);
-  if (tail == Tail::Skip) return x;
-  const auto [y, normed] = op.add_rms_norm(x, scaled(op, mixed, f), norms_.ffn, norms_.eps);
-  return op.add(y, scaled(op, ffn_.forward(op, normed), f));
 }
 
 }  // namespace kvcal

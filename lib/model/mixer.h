@@ -1,5 +1,4 @@
-// What mixes tokens in a layer (attention, state space, short convolution, ...), and the block that most hybrids make
-// of one: h = x + f · mixer(norm1 x), out = h + f · ffn(norm2 h).
+// What mixes tokens in a layer: attention, state space, short convolution, ...
 #pragma once
 
 #include <initializer_list>
@@ -44,31 +43,5 @@ float read_factor(const Json& config, const char* key, float fallback = 1);
 
 /// Rows [from, from + n) of a projection, where a checkpoint has several in one.
 Linear load_rows(WeightLoader& loader, const HostLinear& all, int64_t from, int64_t n);
-
-/// Dense or a mixture of experts.
-struct FeedForward {
-  GluWeights dense{};
-  std::optional<SparseMoe> moe{};
-
-  Tensor forward(Ops& op, const Tensor& x) const { return moe ? moe->forward(op, x) : op.glu_mlp(x, dense); }
-};
-
-/// Norms of [hidden], plain gain; eps and the factor of both branches.
-struct MixerBlockNorms {
-  Owned mixer, ffn;
-  float eps = 0;
-  float residual_factor = 1;
-};
-
-class MixerBlock final : public Block {
- public:
-  MixerBlock(MixerBlockNorms norms, std::unique_ptr<Mixer> mixer, FeedForward ffn);
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
-
- private:
-  MixerBlockNorms norms_;
-  std::unique_ptr<Mixer> mixer_;
-  FeedForward ffn_;
-};
 
 }  // namespace kvcal

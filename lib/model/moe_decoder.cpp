@@ -1,38 +1,26 @@
 #include "model/moe_decoder.h"
 
+#include "model/decoder_block.h"
 #include "model/nextn.h"
 
 namespace kvcal {
 namespace {
 
-struct MoeDecoderBlock final : Block {
-  float eps, residual;
-  Owned attn_norm, ffn_norm;  // [hidden]
-  SelfAttention attention;
-  std::optional<SparseMoe> moe;
-  std::optional<GluMlp> mlp;
-
-  MoeDecoderBlock(const MoeDecoderConfig& c, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
-      : eps(c.dims.eps),
-        residual(c.multipliers ? c.multipliers->residual : 1),
-        attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), c.gain)),
-        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), c.gain)),
-        attention(c.dims, layout, c.rope_of(layout.layer), c.attention, loader, w) {
-    if (c.picker) attention.pick_keys(c.picker(layout, c.rope_of(layout.layer), loader, w));
-    if (c.sparse[static_cast<size_t>(layout.layer)]) {
-      moe.emplace(c.moe, c.load(c.moe, loader, w));
-    } else {
-      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, c.moe.act);
-    }
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor mixed = attention.forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, scaled(op, mixed, residual), ffn_norm, eps);
-    return op.add(y, scaled(op, moe ? moe->forward(op, normed) : mlp->forward(op, normed), residual));
-  }
-};
+std::unique_ptr<Block> load_moe_block(const MoeDecoderConfig& c, const KvLayout& layout, WeightLoader& loader,
+                                      WeightBinder w) {
+  const RmsNorms norm{loader, w, c.dims.hidden, c.dims.eps, c.gain};
+  DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+  const RopeSpec& rope = c.rope_of(layout.layer);
+  auto attention = std::make_unique<SelfAttention>(c.dims, layout, rope, c.attention, loader, w);
+  if (c.picker) attention->pick_keys(c.picker(layout, rope, loader, w));
+  parts.mixer = std::move(attention);
+  if (c.sparse[static_cast<size_t>(layout.layer)])
+    parts.ffn = SparseMoe(c.moe, c.load(c.moe, loader, w));
+  else
+    parts.ffn = GluMlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, c.moe.act);
+  if (c.multipliers) parts.factor = c.multipliers->residual;
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
 }  // namespace
 
@@ -79,14 +67,13 @@ void MoeDecoder::append_mtp_layer() {
 }
 
 std::unique_ptr<Block> MoeDecoder::load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const {
-  return std::make_unique<MtpBlock>(
-      load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
-      std::make_unique<MoeDecoderBlock>(c_, spec_.caches.back(), loader, w.at(c_.mtp.layer)));
+  return std::make_unique<MtpBlock>(load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
+                                    load_moe_block(c_, spec_.caches.back(), loader, w.at(c_.mtp.layer)));
 }
 
 std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                               WeightBinder w) const {
-  return std::make_unique<MoeDecoderBlock>(c_, *cache, loader, w);
+  return load_moe_block(c_, *cache, loader, w);
 }
 
 }  // namespace kvcal

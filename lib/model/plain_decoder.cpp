@@ -1,5 +1,7 @@
 #include "model/plain_decoder.h"
 
+#include "model/decoder_block.h"
+
 namespace kvcal {
 
 AttentionModel::AttentionModel(const Json& config, const DecoderDims& dims) : dims_(dims) {
@@ -12,16 +14,26 @@ std::unique_ptr<Block> AttentionModel::make_block(const LayerSpec&, const KvLayo
   return load_layer(*cache, loader, w);
 }
 
-PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope,
-                           const DecoderBiases& biases, const std::vector<int64_t>& windows)
-    : AttentionModel(config, dims), rope_(rope), biases_(biases) {
+PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const PlainForm& form,
+                           const std::vector<int64_t>& windows)
+    : AttentionModel(config, dims), rope_(rope), form_(form) {
   for (const int64_t window : windows) add_layer(window);
 }
 
-void PlainDecoder::add_layer(int64_t window) { add_attention_layer(spec_, dims_, rope_, window); }
+void PlainDecoder::add_layer(int64_t window, bool rotates) {
+  add_attention_layer(spec_, dims_, rotates ? rope_ : RopeSpec{}, window);
+  name_tensors(spec_.layers.back().attention, form_.attention);
+}
 
 std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const {
-  return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, loader, w));
+  const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+  DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+  auto attention = std::make_unique<SelfAttention>(dims_, cache, rope_, form_.attention, loader, w);
+  attention->grow_queries(form_.growth);
+  parts.mixer = std::move(attention);
+  parts.ffn = GluMlp(loader, w.at("mlp."), dims_.hidden, dims_.ffn, form_.mlp);
+  parts.factor = form_.factor;
+  return std::make_unique<DecoderBlock>(std::move(parts));
 }
 
 }  // namespace kvcal

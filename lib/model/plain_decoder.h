@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/decoder_model.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 
@@ -19,21 +20,30 @@ class AttentionModel : public DecoderModel {
                                     WeightBinder w) const final;
 };
 
-/// PlainDecoderBlocks under the usual names: Llama, Mistral, Qwen2 and their like.
+/// What the layers of a plain decoder are beside their sizes.
+struct PlainForm {
+  AttentionForm attention{};
+  Bias mlp = Bias::None;
+  QueryGrowth growth{};
+  float factor = 1;  // of what a branch adds
+};
+
+/// h = x + Attn(norm1 x), out = h + MLP(norm2 h) with SwiGLU, under the usual names: Llama, Mistral, Qwen2 and their
+/// like.
 class PlainDecoder : public AttentionModel {
  public:
   /// One window per layer, 0 = none.
-  PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,
+  PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const PlainForm& form,
                const std::vector<int64_t>& windows);
 
  protected:
   /// One more, behind the others.
-  void add_layer(int64_t window);
+  void add_layer(int64_t window, bool rotates = true);
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override;
 
  private:
   RopeSpec rope_;
-  DecoderBiases biases_;
+  PlainForm form_;
 };
 
 }  // namespace kvcal

@@ -103,7 +103,7 @@ class Afmoe final : public DecoderModel {
     require_the_known_variant(text);
     c_.dims = read_decoder_dims(config, kDefaults);
     c_.rope = read_rope(text, c_.dims.head_dim, {});
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.moe = read_biased_moe_dims(text, c_.dims.hidden, kMoeDefaults);
     c_.moe.logits = RouterLogits::Activations;
     c_.n_dense = get_int_or(text, "num_dense_layers", 1);

@@ -1,9 +1,9 @@
 // ApertusForCausalLM: RMSNorm over each head of q and k before RoPE, and a feed-forward of two projections with xIELU
 // between them, whose parameters each layer has learned for itself.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -29,31 +29,12 @@ Owned load_number(WeightLoader& loader, WeightBinder& w, const std::string& name
   return loader.load_f32(scalar ? w(full, {}).reshaped({1}) : w(full, {1}));
 }
 
-struct ApertusBlock final : Block {
-  float eps;
-  Owned attn_norm, ffn_norm;  // [hidden]
-  SelfAttention attention;
-  Linear up, down;                     // [ffn, hidden], [hidden, ffn]
-  Owned alpha_p, alpha_n, beta, knee;  // [1]
+struct XieluMlp {
+  Linear up, down;                    // [ffn, hidden], [hidden, ffn]
+  Owned alpha_p, alpha_n, beta, eps;  // [1]
 
-  ApertusBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope, const AttentionForm& form, Bias bias,
-               WeightLoader& loader, WeightBinder w)
-      : eps(d.eps),
-        attn_norm(loader.load_gain(w("attention_layernorm.weight", {d.hidden}), Gain::Plain)),
-        ffn_norm(loader.load_gain(w("feedforward_layernorm.weight", {d.hidden}), Gain::Plain)),
-        attention(d, layout, rope, form, loader, w),
-        up(load_projection(loader, w, "mlp.up_proj", d.ffn, d.hidden, bias)),
-        down(load_projection(loader, w, "mlp.down_proj", d.hidden, d.ffn, bias)),
-        alpha_p(load_number(loader, w, "alpha_p")),
-        alpha_n(load_number(loader, w, "alpha_n")),
-        beta(load_number(loader, w, "beta", &kBeta)),
-        knee(load_number(loader, w, "eps", &kEps)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor mixed = attention.forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    return op.add(y, op.linear(op.xielu(op.linear(normed, up), {alpha_p, alpha_n, beta, knee}), down));
+  Tensor forward(Ops& op, const Tensor& x) const {
+    return op.linear(op.xielu(op.linear(x, up), {alpha_p, alpha_n, beta, eps}), down);
   }
 };
 
@@ -62,7 +43,7 @@ class Apertus final : public AttentionModel {
   explicit Apertus(const Json& config) : AttentionModel(config, read_dims(config)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
-    const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    const Bias bias = read_bias(text, "attention_bias");
     form_ = {.qkv = bias, .o = bias, .norm = QkNorm::PerHead};
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
       add_attention_layer(spec_, dims_, rope_, 0);
@@ -80,7 +61,16 @@ class Apertus final : public AttentionModel {
   }
 
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<ApertusBlock>(dims_, cache, rope_, form_, Bias::None, loader, w);
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("attention_layernorm"), .before_ffn = norm("feedforward_layernorm")};
+    parts.mixer = std::make_unique<SelfAttention>(dims_, cache, rope_, form_, loader, w);
+    parts.ffn = XieluMlp{load_projection(loader, w, "mlp.up_proj", dims_.ffn, dims_.hidden),
+                         load_projection(loader, w, "mlp.down_proj", dims_.hidden, dims_.ffn),
+                         load_number(loader, w, "alpha_p"),
+                         load_number(loader, w, "alpha_n"),
+                         load_number(loader, w, "beta", &kBeta),
+                         load_number(loader, w, "eps", &kEps)};
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

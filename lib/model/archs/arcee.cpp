@@ -1,6 +1,7 @@
 // ArceeForCausalLM (AFM): Llama with a feed-forward of two projections and a squared ReLU between them. Biases on q, k,
 // v, o with attention_bias, on the feed-forward with mlp_bias.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -23,22 +24,21 @@ class Arcee final : public AttentionModel {
   explicit Arcee(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, {});
-    attention_bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    mlp_bias_ = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
+    attention_bias_ = read_bias(text, "attention_bias");
+    mlp_bias_ = read_bias(text, "mlp_bias");
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0);
   }
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
-    DecoderWeights weights = {
-        loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-        loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
-        load_qkv(loader, w, d, attention_bias_),
-        load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, attention_bias_),
-        loader.load_mlp(projection(w, "mlp.up_proj", d.ffn, d.hidden, mlp_bias_),
-                        projection(w, "mlp.down_proj", d.hidden, d.ffn, mlp_bias_), Activation::Relu2)};
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
+    const RmsNorms norm{loader, w, d.hidden, d.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    const AttentionForm form{.qkv = attention_bias_, .o = attention_bias_};
+    parts.mixer = std::make_unique<SelfAttention>(d, cache, rope_, form, loader, w);
+    parts.ffn = GluMlp(loader.load_mlp(projection(w, "mlp.up_proj", d.ffn, d.hidden, mlp_bias_),
+                                       projection(w, "mlp.down_proj", d.hidden, d.ffn, mlp_bias_), Activation::Relu2));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

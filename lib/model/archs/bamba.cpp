@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/mamba2.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -40,9 +41,9 @@ class Bamba final : public DecoderModel {
       fail("RoPE over " + std::to_string(std::max(d, rope_.rotary_dim)) + " of " + std::to_string(dims_.head_dim) +
            " dimensions of a head; this architecture rotates half of them");
     mamba_ = read_mamba2_dims(config, dims_.hidden, dims_.eps);
-    const Bias bias = get_bool_or(config, "attention_bias", false) ? Bias::Present : Bias::None;
+    const Bias bias = read_bias(config, "attention_bias");
     attention_ = {.qkv = bias, .o = bias};
-    mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
+    mlp_bias_ = read_bias(config, "mlp_bias");
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "final_layernorm.weight";
     for (const bool attends : read_attention_layers(config, dims_.n_layers)) {
@@ -57,23 +58,20 @@ class Bamba final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
-    std::unique_ptr<Mixer> mixer;
-    if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, loader, w.at("self_attn."));
-    } else {
-      mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
-    }
-    FeedForward ffn{GluMlp(loader, w.at("feed_forward."), n, dims_.ffn, mlp_bias_).w};
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), std::move(ffn));
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("pre_ff_layernorm")};
+    if (cache)
+      parts.mixer = std::make_unique<SelfAttention>(dims_, *cache, rope_, attention_, loader, w);
+    else
+      parts.mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
+    parts.ffn = GluMlp(loader, w.at("feed_forward."), dims_.hidden, dims_.ffn, mlp_bias_);
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   DecoderDims dims_;
   RopeSpec rope_;
   Mamba2Dims mamba_{};
-  AttentionVariant attention_;
+  AttentionForm attention_;
   Bias mlp_bias_ = Bias::None;
 };
 

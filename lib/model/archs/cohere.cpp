@@ -71,7 +71,7 @@ class Cohere final : public DecoderModel {
     c_.dims = read_decoder_dims(config, kDefaults);
     c_.rope = read_rope(text, c_.dims.head_dim, {second ? 1e4 : 5e5});
     c_.rope.interleaved = true;
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.qk_norm = !second && get_bool_or(text, "use_qk_norm", false);
     c_.turns_only_sliding = second;
     logits_.factor = read_cohere_logit_scale(text);

@@ -88,7 +88,7 @@ class Cohere2Moe final : public DecoderModel {
     if (c_.norm == Norm::Kind::Rms) defaults.eps_key = "rms_norm_eps";
     c_.dims = read_decoder_dims(config, defaults);
     c_.rope = read_cohere2_moe_rope(text, c_.dims.head_dim);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     read_experts(text);
     read_layers(text);
     logits_.factor = read_cohere_logit_scale(text);

@@ -43,9 +43,9 @@ std::unique_ptr<Model> parse_cwm(const Json& config) {
   const Json& text = text_config(config);
   const DecoderDims dims = read_decoder_dims(config, kDefaults);
   if (get_bool_or(text, "attention_bias", false)) fail("attention_bias is true, which this class does not have");
-  const DecoderBiases biases{.mlp = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None};
   return std::make_unique<PlainDecoder>(config, dims, read_rope(with_default_rope(text), dims.head_dim, kRopeDefaults),
-                                        biases, read_windows_of(text, dims.n_layers));
+                                        PlainForm{.mlp = read_bias(text, "mlp_bias")},
+                                        read_windows_of(text, dims.n_layers));
 }
 
 }  // namespace kvcal

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/mixer.h"
 #include "model/rope.h"
@@ -42,37 +43,22 @@ struct DeciShape {
   }
 };
 
-struct DeciBlock final : Block {
-  float eps;
-  Owned attn_norm, ffn_norm;  // [hidden], or absent
-  std::optional<SelfAttention> attention;
-  std::optional<GluMlp> mlp;
-
-  /// `layout` is null where it does not attend.
-  DeciBlock(const DeciShape& shape, const DeciLayer& layer, const KvLayout* layout, WeightLoader& loader,
-            WeightBinder w)
-      : eps(shape.dims.eps) {
-    const DecoderDims dims = shape.of(layer);
-    const auto gain = [&](const char* name) { return loader.load_gain(w(name, {dims.hidden}), Gain::Plain); };
-    if (layout) {
-      attn_norm = gain("input_layernorm.weight");
-      attention.emplace(dims, *layout, shape.rope, shape.form, loader, w);
-    }
-    if (dims.ffn == 0) return;
-    ffn_norm = gain("post_attention_layernorm.weight");
-    mlp.emplace(loader, w.at("mlp."), dims.hidden, dims.ffn, shape.mlp_bias);
+/// `layout` is null where the layer does not attend.
+std::unique_ptr<Block> load_deci_block(const DeciShape& shape, const DeciLayer& layer, const KvLayout* layout,
+                                       WeightLoader& loader, WeightBinder w) {
+  const DecoderDims dims = shape.of(layer);
+  const RmsNorms norm{loader, w, dims.hidden, dims.eps};
+  DecoderBlockParts parts;
+  if (layout) {
+    parts.before_mixer = norm("input_layernorm");
+    parts.mixer = std::make_unique<SelfAttention>(dims, *layout, shape.rope, shape.form, loader, w);
   }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    Tensor y = x;
-    if (attention) {
-      const Tensor mixed = attention->forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
-      if (tail == Tail::Skip) return x;
-      y = op.add(x, mixed);
-    }
-    return mlp ? op.add(y, mlp->forward(op, op.rms_norm(y, ffn_norm, eps))) : y;
+  if (dims.ffn > 0) {
+    parts.before_ffn = norm("post_attention_layernorm");
+    parts.ffn = GluMlp(loader, w.at("mlp."), dims.hidden, dims.ffn, shape.mlp_bias);
   }
-};
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
 /// An object of a layer's block, without keys that mean something beyond `known`: servers do not read those.
 const Json& branch_of(const Json& block, const char* name, const std::string& layer,
@@ -141,9 +127,9 @@ class DeciLm final : public DecoderModel {
     refuse_variants(text);
     shape_.dims = read_decoder_dims(config, kDefaults);
     shape_.rope = read_rope(text, shape_.dims.head_dim, {});
-    const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    const Bias bias = read_bias(text, "attention_bias");
     shape_.form.qkv = shape_.form.o = bias;
-    shape_.mlp_bias = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
+    shape_.mlp_bias = read_bias(text, "mlp_bias");
     spec_ = general_spec(config, shape_.dims);
     final_eps_ = shape_.dims.eps;
     layers_ = read_layers(text, shape_.dims);
@@ -161,7 +147,7 @@ class DeciLm final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    return std::make_unique<DeciBlock>(shape_, layers_[static_cast<size_t>(layer.index)], cache, loader, w);
+    return load_deci_block(shape_, layers_[static_cast<size_t>(layer.index)], cache, loader, w);
   }
 
   DeciShape shape_;

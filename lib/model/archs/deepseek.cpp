@@ -11,6 +11,7 @@
 // here they are never rounded, as in the reference. The number of KV heads means nothing with latent attention,
 // head_dim nowhere.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/indexer.h"
 #include "model/latent_attention.h"
@@ -225,21 +226,20 @@ class Deepseek final : public DecoderModel {
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     const int64_t n = c_.dims.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), c_.dims.eps};
-    FeedForward ffn;
-    if (c_.sparse[static_cast<size_t>(layer.index)]) {
-      ffn.moe.emplace(c_.moe, load_moe(c_.moe, c_.names, loader, w.at("mlp.")));
-    } else {
-      ffn.dense = GluMlp(loader, w.at("mlp."), n, c_.dims.ffn).w;
-    }
+    const RmsNorms norm{loader, w, n, c_.dims.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    if (c_.sparse[static_cast<size_t>(layer.index)])
+      parts.ffn = SparseMoe(c_.moe, load_moe(c_.moe, c_.names, loader, w.at("mlp.")));
+    else
+      parts.ffn = GluMlp(loader, w.at("mlp."), n, c_.dims.ffn);
     auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, loader, w.at("self_attn."));
     if (c_.indexer)
       attention->pick_keys(layer.picker >= 0 ? nullptr
                                              : std::make_unique<Indexer>(*c_.indexer, n, c_.latent.q_rank, c_.rope.spec,
                                                                          loader, w.at("self_attn.")));
     attention->grow_queries(c_.growth);
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(attention), std::move(ffn));
+    parts.mixer = std::move(attention);
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   DeepseekConfig c_;

@@ -34,7 +34,7 @@ std::unique_ptr<Model> parse_dots1(const Json& config) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
-  const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  const Bias bias = read_bias(text, "attention_bias");
   c.attention = {bias, bias, QkNorm::PerHead};
   c.moe = read_biased_moe_dims(text, c.dims.hidden, kMoeDefaults);
   c.load = load;

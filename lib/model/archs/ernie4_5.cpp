@@ -70,10 +70,10 @@ MoeDims read_moe(const Json& text, int64_t hidden) {
 std::unique_ptr<Model> parse_ernie4_5(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDenseDefaults);
   const Json& text = text_config(config);
-  const Bias bias = get_bool_or(text, "use_bias", false) ? Bias::Present : Bias::None;
+  const Bias bias = read_bias(text, "use_bias");
   const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
   return std::make_unique<PlainDecoder>(config, dims, read_interleaved_rope(text, dims.head_dim),
-                                        DecoderBiases{bias, bias, bias}, windows);
+                                        PlainForm{{bias, bias}, bias}, windows);
 }
 
 // SGLang gives biases to its attention alone, and experts to layers from moe_layer_start_index on.

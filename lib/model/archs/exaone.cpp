@@ -1,5 +1,6 @@
 // ExaoneForCausalLM (EXAONE 3, 3.5 and Deep): Llama under other names, of config keys as of tensors.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -47,17 +48,14 @@ class Exaone final : public AttentionModel {
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
-    const auto rows = [&](const char* name, int64_t heads) {
-      return projection(w, "attn.attention." + std::string(name), heads * d.head_dim, d.hidden);
-    };
-    const HostLinear qkv[] = {rows("q_proj", d.n_heads), rows("k_proj", d.n_kv_heads), rows("v_proj", d.n_kv_heads)};
-    DecoderWeights weights = {
-        loader.load_gain(w("ln_1.weight", {d.hidden}), Gain::Plain),
-        loader.load_gain(w("ln_2.weight", {d.hidden}), Gain::Plain), loader.load_linears(qkv),
-        load_output_projection(loader, w, "attn.attention.out_proj", d.hidden, {d.n_heads, d.head_dim}),
-        loader.load_glu(projection(w, "mlp.c_fc_0", d.ffn, d.hidden), projection(w, "mlp.c_fc_1", d.ffn, d.hidden),
-                        projection(w, "mlp.c_proj", d.hidden, d.ffn))};
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
+    const RmsNorms norm{loader, w, d.hidden, d.eps};
+    DecoderBlockParts parts{.before_mixer = norm("ln_1"), .before_ffn = norm("ln_2")};
+    parts.mixer = std::make_unique<SelfAttention>(
+        d, cache, rope_, AttentionForm{.module = "attn.attention", .output = "out_proj"}, loader, w);
+    parts.ffn = GluMlp(loader.load_glu(projection(w, "mlp.c_fc_0", d.ffn, d.hidden),
+                                       projection(w, "mlp.c_fc_1", d.ffn, d.hidden),
+                                       projection(w, "mlp.c_proj", d.hidden, d.ffn)));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

@@ -4,6 +4,7 @@
 
 #include "model/archs/archs.h"
 #include "model/archs/exaone4_windows.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -20,41 +21,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 102400,
                                        .max_positions = 2048,
                                        .eps = 1e-5};
 constexpr int64_t kDefaultWindow = 4096, kDefaultPeriod = 4;
-
-struct Exaone4Block final : Block {
-  const KvLayout& s;
-  const RopeSpec& rope;
-  float eps;
-  LinearGroup qkv;
-  Linear wo;             // [hidden, n_heads·D]
-  Owned q_norm, k_norm;  // [D]
-  GluMlp mlp;
-  Owned after_attn, after_ffn;  // [hidden]
-
-  Exaone4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, WeightLoader& loader, WeightBinder w)
-      : s(layout),
-        rope(r),
-        eps(d.eps),
-        qkv(load_qkv(loader, w, d, Bias::None)),
-        wo(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None,
-                                  OutputTo::Norm)),
-        q_norm(loader.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::Plain)),
-        k_norm(loader.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::Plain)),
-        mlp(loader, w.at("mlp."), d.hidden, d.ffn),
-        after_attn(loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
-        after_ffn(loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const bool turned = s.rotary_dim > 0;
-    const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope) : Tensor{};
-    const HeadsPart parts[] = {
-        {s.head_dim_k, q_norm, turned}, {s.head_dim_k, k_norm, turned}, {s.head_dim_v, {}, false}};
-    const Tensor o = attend(op, s, op.project_heads(x, qkv, {parts, eps, turns, rope}), wo, batch, states, tap, tail);
-    if (!o) return x;
-    const Tensor y = op.add(x, op.rms_norm(op.linear(o, wo), after_attn, eps));
-    return op.add(y, op.rms_norm(mlp.forward(op, y), after_ffn, eps));
-  }
-};
 
 // Without layer_types: the pattern as letters ("LLLG": three local layers, one global) or as a period.
 std::vector<bool> read_pattern(const Json& text, int64_t n_layers) {
@@ -90,7 +56,14 @@ class Exaone4 final : public AttentionModel {
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<Exaone4Block>(dims_, cache, rope_, loader, w);
+    const AttentionForm form{.norm = QkNorm::PerHead, .to = OutputTo::Norm};
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts;
+    parts.mixer = std::make_unique<SelfAttention>(dims_, cache, rope_, form, loader, w);
+    parts.ffn = GluMlp(loader, w.at("mlp."), dims_.hidden, dims_.ffn);
+    parts.after_mixer = norm("post_attention_layernorm");
+    parts.after_ffn = norm("post_feedforward_layernorm");
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

@@ -61,7 +61,7 @@ class Falcon final : public LayerNormModel {
     if (get_bool_or(config, "alibi", false)) fail("alibi (a bias of attention by distance) is not supported");
     rope_ = read_rope(config, dims_.head_dim, {});
     act_ = read_activation(config, kDefaults.act_key, kDefaults.act);
-    bias_ = get_bool_or(config, "bias", false) ? Bias::Present : Bias::None;
+    bias_ = read_bias(config, "bias");
     spec_.default_prefix = "transformer.";
     spec_.layer_prefix = "h.";
     spec_.embedding = "word_embeddings.weight";

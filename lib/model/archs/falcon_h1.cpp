@@ -1,11 +1,11 @@
 // FalconH1ForCausalLM: attention and Mamba-2 side by side in every layer, with multipliers on nearly everything
 // (docs/model-notes.md, "Mamba"). Keys are multiplied before RoPE, so the cache holds the product.
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
 #include "model/decoder_model.h"
 #include "model/mamba2.h"
 #include "model/multipliers.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -21,11 +21,11 @@ struct FalconH1Block final : Block {
   float eps;
   BranchMultipliers m;
   Owned norm, ffn_norm;  // [hidden]
-  AttentionMixer attention;
+  SelfAttention attention;
   Mamba2 mamba;
   Linear gate, up, down;  // [ffn, hidden] x2, [hidden, ffn]
 
-  FalconH1Block(const DecoderDims& d, const BranchMultipliers& multipliers, AttentionMixer a, Mamba2 s, Bias bias,
+  FalconH1Block(const DecoderDims& d, const BranchMultipliers& multipliers, SelfAttention a, Mamba2 s, Bias bias,
                 WeightLoader& loader, WeightBinder w)
       : eps(d.eps),
         m(multipliers),
@@ -78,7 +78,7 @@ Mamba2Dims read_mamba(const Json& config, const DecoderDims& dims) {
       read_mamba2_dims(config, dims.hidden, dims.eps, derived ? 0 : read_size(config, "mamba_d_ssm", kDefaultInner));
   d.normed = get_bool_or(config, "mamba_rms_norm", false);
   d.order = get_bool_or(config, "mamba_norm_before_gate", true) ? GateOrder::AfterNorm : GateOrder::BeforeNorm;
-  d.out_bias = get_bool_or(config, "projectors_bias", false) ? Bias::Present : Bias::None;
+  d.out_bias = read_bias(config, "projectors_bias");
   d.factors = read_factors<5>(config, "ssm_multipliers");
   return d;
 }
@@ -98,9 +98,9 @@ class FalconH1 final : public DecoderModel {
                     mlp[1]};
     embedding_factor_ = read_factor(config, "embedding_multiplier");
     logits_.factor = read_factor(config, "lm_head_multiplier");
-    const Bias bias = get_bool_or(config, "attention_bias", false) ? Bias::Present : Bias::None;
+    const Bias bias = read_bias(config, "attention_bias");
     attention_ = {.qkv = bias, .o = bias, .key_factor = read_factor(config, "key_multiplier")};
-    mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
+    mlp_bias_ = read_bias(config, "mlp_bias");
     spec_ = general_spec(config, dims_);
     spec_.final_norm = "final_layernorm.weight";
     const MixerSize scan = Mamba2::size(mamba_);
@@ -117,7 +117,7 @@ class FalconH1 final : public DecoderModel {
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     return std::make_unique<FalconH1Block>(dims_, multipliers_,
-                                           AttentionMixer(dims_, *cache, rope_, attention_, loader, w.at("self_attn.")),
+                                           SelfAttention(dims_, *cache, rope_, attention_, loader, w),
                                            Mamba2(mamba_, loader, w.at("mamba.")), mlp_bias_, loader, w);
   }
 
@@ -125,7 +125,7 @@ class FalconH1 final : public DecoderModel {
   RopeSpec rope_;
   Mamba2Dims mamba_{};
   BranchMultipliers multipliers_{};
-  AttentionVariant attention_;
+  AttentionForm attention_;
   Bias mlp_bias_ = Bias::None;
 };
 

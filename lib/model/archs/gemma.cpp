@@ -6,9 +6,11 @@
 #include <cmath>
 
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/gemma_parts.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -67,53 +69,6 @@ struct GemmaConfig {
   const RopeSpec& rope(const KvLayout& layout) const { return layout.window > 0 ? sliding_rope : full_rope; }
 };
 
-struct GemmaBlock final : Block {
-  const GemmaConfig& c;
-  const KvLayout& s;
-  Owned attn_norm, ffn_norm;          // [hidden]
-  Owned attn_out_norm, ffn_out_norm;  // [hidden], or absent
-  Owned q_norm, k_norm;               // [D], or absent
-  LinearGroup qkv;
-  Linear wo;  // [hidden, n_heads·D]
-  GluMlp mlp;
-
-  GemmaBlock(const GemmaConfig& config, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
-      : c(config),
-        s(layout),
-        qkv(load_qkv(loader, w, c.dims, c.bias)),
-        wo(load_output_projection(loader, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
-                                  c.bias, c.branch_norms ? OutputTo::Norm : OutputTo::Stream)),
-        mlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, Activation::GeluTanh) {
-    const auto gain = [&](const std::string& name, int64_t n) { return loader.load_gain(w(name, {n}), Gain::OnePlus); };
-    const int64_t hidden = c.dims.hidden;
-    attn_norm = gain("input_layernorm.weight", hidden);
-    ffn_norm = gain(c.ffn_norm, hidden);
-    if (c.branch_norms) {
-      attn_out_norm = gain("post_attention_layernorm.weight", hidden);
-      ffn_out_norm = gain("post_feedforward_layernorm.weight", hidden);
-    }
-    if (!c.qk_norm) return;
-    q_norm = gain("self_attn.q_norm.weight", c.dims.head_dim);
-    k_norm = gain("self_attn.k_norm.weight", c.dims.head_dim);
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const float eps = c.dims.eps;
-    const RopeSpec& rope = c.rope(s);
-    const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
-    const HeadsPart parts[] = {{s.head_dim_k, q_norm, true}, {s.head_dim_k, k_norm, true}, {s.head_dim_v, {}, false}};
-    const auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, rope});
-    const Tensor attended =
-        attend(op, s, heads, wo, batch, states, tap, tail, {.softcap = c.attention_cap, .last_keys = batch.last_keys});
-    if (!attended) return x;
-    const Tensor o = op.linear(attended, wo);
-    const Tensor mixed = attn_out_norm ? op.rms_norm(o, attn_out_norm, eps) : o;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    const Tensor z = mlp.forward(op, normed);
-    return op.add(y, ffn_out_norm ? op.rms_norm(z, ffn_out_norm, eps) : z);
-  }
-};
-
 std::vector<int64_t> read_windows(const Json& text, int64_t n_layers, const Generation& g) {
   if (g.period == 1) return std::vector<int64_t>(static_cast<size_t>(n_layers), 0);
   int64_t period = g.period;
@@ -147,10 +102,10 @@ class Gemma final : public DecoderModel {
     refuse_bidirectional(text);
     if (!g.tuned) check_first_activation(text);
     c_.dims = read_decoder_dims(config, g.defaults);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.branch_norms = g.branch_norms;
     c_.qk_norm = g.qk_norm;
-    c_.ffn_norm = g.tuned ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
+    c_.ffn_norm = g.tuned ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     c_.attention_cap = g.caps_attention ? read_cap(text, "attn_logit_softcapping", g.attention_cap) : 0;
     c_.full_rope = read_rope_of(text, c_.dims, g, false);
     c_.sliding_rope = read_rope_of(text, c_.dims, g, true);
@@ -171,7 +126,24 @@ class Gemma final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    return std::make_unique<GemmaBlock>(c_, *cache, loader, w);
+    const DecoderDims& d = c_.dims;
+    const AttentionForm form{.qkv = c_.bias,
+                             .o = c_.bias,
+                             .norm = c_.qk_norm ? QkNorm::PerHead : QkNorm::None,
+                             .gain = Gain::OnePlus,
+                             .to = c_.branch_norms ? OutputTo::Norm : OutputTo::Stream,
+                             .cap = c_.attention_cap};
+    DecoderBlockParts parts;
+    parts.mixer = std::make_unique<SelfAttention>(d, *cache, c_.rope(*cache), form, loader, w);
+    parts.ffn = GluMlp(loader, w.at("mlp."), d.hidden, d.ffn, Bias::None, Activation::GeluTanh);
+    const RmsNorms norm{loader, w, d.hidden, d.eps, Gain::OnePlus};
+    parts.before_mixer = norm("input_layernorm");
+    parts.before_ffn = norm(c_.ffn_norm);
+    if (c_.branch_norms) {
+      parts.after_mixer = norm("post_attention_layernorm");
+      parts.after_ffn = norm("post_feedforward_layernorm");
+    }
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   void add_layers(const Json& text, const Generation& g) {

@@ -70,7 +70,7 @@ class Gemma3n final : public Model {
     const Json& text = text_config(config);
     refuse_bidirectional(text);
     read_sizes(config, text);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.full_rope = read_rope_by_kind(text, c_.dims.head_dim, false);
     c_.sliding_rope = read_rope_by_kind(text, c_.dims.head_dim, true);
     logits_end_.cap = read_cap(text, "final_logit_softcapping", kDefaultLogitsCap);

@@ -120,7 +120,7 @@ class Gemma4 final : public Model {
     const Json& text = text_config(config);
     refuse_bidirectional(text);
     c_.dims = read_decoder_dims(config, defaults.dims);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.attention_cap = read_cap(text, "attn_logit_softcapping", 0);
     c_.per_layer_dim = read_optional_size(text, "hidden_size_per_layer_input", defaults.per_layer_dim);
     c_.per_layer_vocab = read_size(text, "vocab_size_per_layer_input", kDefaultPerLayerVocab);

@@ -3,6 +3,7 @@
 // model: Glm4 whose pairs turn by three rows of positions. The older ChatGLM files of the same models are another class
 // with other names.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -29,42 +30,6 @@ constexpr DecoderDefaults kVisionDefaults = {.vocab = 151552,
                                              .max_positions = 32768,
                                              .eps = 1e-5};
 
-DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, WeightLoader& loader, WeightBinder& w) {
-  WeightBinder mlp = w.at("mlp.");
-  return {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-          loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(loader, w, d, qkv),
-          load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None, to),
-          load_fused_glu(loader, mlp, {"gate_up_proj", "down_proj"}, d.hidden, d.ffn)};
-}
-
-struct Glm4Block final : Block {
-  const KvLayout& s;
-  const RopeSpec& rope;
-  float eps;
-  DecoderWeights w;
-  Owned after_attn, after_ffn;  // [hidden]
-
-  Glm4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
-            WeightBinder weights)
-      : s(layout),
-        rope(r),
-        eps(d.eps),
-        w(load_glm_weights(d, bias, OutputTo::Norm, loader, weights)),
-        after_attn(loader.load_gain(weights("post_self_attn_layernorm.weight", {d.hidden}), Gain::Plain)),
-        after_ffn(loader.load_gain(weights("post_mlp_layernorm.weight", {d.hidden}), Gain::Plain)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
-    const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
-    const auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
-    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
-    if (!o) return x;
-    const Tensor attended = op.rms_norm(op.linear(o, w.wo), after_attn, eps);
-    const auto [y, normed] = op.add_rms_norm(x, attended, w.ffn_norm, eps);
-    return op.add(y, op.rms_norm(op.glu_mlp(normed, w.mlp), after_ffn, eps));
-  }
-};
-
 class GlmBase : public AttentionModel {
  protected:
   GlmBase(const Json& config, bool vision)
@@ -73,8 +38,18 @@ class GlmBase : public AttentionModel {
     rope_ = vision ? read_rope(with_mrope_sections(text, {8, 12, 12}, false), dims_.head_dim, {})
                    : read_rope(text, dims_.head_dim, kRopeDefaults);
     rope_.interleaved = true;
-    bias_ = get_bool_or(text, "attention_bias", true) ? Bias::Present : Bias::None;
+    bias_ = read_bias(text, "attention_bias", true);
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0);
+  }
+
+  DecoderBlockParts load_parts(const KvLayout& cache, OutputTo to, WeightLoader& loader, WeightBinder& w) const {
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    const AttentionForm form{.qkv = bias_, .to = to};
+    parts.mixer = std::make_unique<SelfAttention>(dims_, cache, rope_, form, loader, w);
+    WeightBinder mlp = w.at("mlp.");
+    parts.ffn = GluMlp(load_fused_glu(loader, mlp, {"gate_up_proj", "down_proj"}, dims_.hidden, dims_.ffn));
+    return parts;
   }
 
   RopeSpec rope_;
@@ -87,8 +62,7 @@ class Glm final : public GlmBase {
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps,
-                                               load_glm_weights(dims_, bias_, OutputTo::Stream, loader, w));
+    return std::make_unique<DecoderBlock>(load_parts(cache, OutputTo::Stream, loader, w));
   }
 };
 
@@ -101,7 +75,11 @@ class Glm4 final : public GlmBase {
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<Glm4Block>(dims_, cache, rope_, bias_, loader, w);
+    DecoderBlockParts parts = load_parts(cache, OutputTo::Norm, loader, w);
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    parts.after_mixer = norm("post_self_attn_layernorm");
+    parts.after_ffn = norm("post_mlp_layernorm");
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 };
 

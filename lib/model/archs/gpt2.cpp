@@ -90,7 +90,7 @@ class Gpt2 final : public LayerNormModel {
     NormedWeights weights = {load_layer_norm(loader, w, "ln_1", d.hidden, d.eps),
                              load_layer_norm(loader, w, "ln_2", d.hidden, d.eps), loader.load_linears(parts),
                              std::move(wo), loader.load_mlp(up.linear, down.linear, act_)};
-    return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
+    return make_normed_block(cache, rope_, std::move(weights));
   }
 
   RopeSpec rope_;  // of no dimension

@@ -39,7 +39,7 @@ class GptNeoX final : public LayerNormModel {
   explicit GptNeoX(const Json& config) : LayerNormModel(config, read_dims(config)) {
     rope_ = read_rope(config, dims_.head_dim, kRopeDefaults);
     act_ = read_activation(config, kDefaults.act_key, kDefaults.act);
-    bias_ = get_bool_or(config, "attention_bias", true) ? Bias::Present : Bias::None;
+    bias_ = read_bias(config, "attention_bias", true);
     parallel_ = get_bool_or(config, "use_parallel_residual", true);
     spec_.default_prefix = "gpt_neox.";
     spec_.embedding = "embed_in.weight";

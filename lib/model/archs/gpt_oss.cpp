@@ -91,7 +91,7 @@ std::unique_ptr<Model> parse_gpt_oss(const Json& config) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope_of_gpt_oss(text, c.dims.head_dim);
-  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", true) ? Bias::Present : Bias::None;
+  c.attention.qkv = c.attention.o = read_bias(text, "attention_bias", true);
   c.attention.sinks = true;
   c.moe.hidden = c.dims.hidden;
   c.moe.n_experts = get_int_or(text, "num_local_experts", get_int_or(text, "num_experts", kDefaultExperts));

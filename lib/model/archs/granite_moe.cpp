@@ -33,7 +33,7 @@ std::unique_ptr<Model> parse(const Json& config, bool shared) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
-  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.attention.qkv = c.attention.o = read_bias(text, "attention_bias");
   c.moe.hidden = c.dims.hidden;
   c.moe.n_experts = read_size(text, "num_local_experts", kDefaultExperts);
   c.moe.ffn = c.dims.ffn;

@@ -1,11 +1,12 @@
 // GraniteMoeHybridForCausalLM (Granite 4): Mamba-2 and attention, factors on embeddings, attention, branches and
 // logits; a shared feed-forward in every layer, beside experts or alone (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/mamba2.h"
 #include "model/multipliers.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -49,7 +50,7 @@ class GraniteMoeHybrid final : public DecoderModel {
     rope_ = read_positions(config, dims_.head_dim);
     mamba_ = read_mamba2_dims(config, dims_.hidden, dims_.eps);
     moe_ = read_moe(config, dims_.hidden, dims_.ffn);
-    const Bias bias = get_bool_or(config, "attention_bias", false) ? Bias::Present : Bias::None;
+    const Bias bias = read_bias(config, "attention_bias");
     attention_ = {.qkv = bias, .o = bias};
     multipliers_ = read_multipliers(config);
     embedding_factor_ = multipliers_.embedding;
@@ -80,34 +81,32 @@ class GraniteMoeHybrid final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), dims_.eps,
-                          multipliers_.residual};
-    std::unique_ptr<Mixer> mixer;
-    if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, loader, w.at("self_attn."));
-    } else {
-      mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
-    }
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), load_feed_forward(loader, w));
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    parts.factor = multipliers_.residual;
+    if (cache)
+      parts.mixer = std::make_unique<SelfAttention>(dims_, *cache, rope_, attention_, loader, w);
+    else
+      parts.mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
+    parts.ffn = load_feed_forward(loader, w);
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   FeedForward load_feed_forward(WeightLoader& loader, WeightBinder& w) const {
     GluWeights shared = load_shared_mlp(moe_, loader, w.at("shared_mlp."));
-    if (moe_.n_experts == 0) return {std::move(shared)};
+    if (moe_.n_experts == 0) return GluMlp(std::move(shared));
     MoeDims routed = moe_;
     routed.shared_ffn = 0;
     MoeParts parts = load_moe(routed, kNames, loader, w.at("block_sparse_moe."));
     parts.shared = std::move(shared);
-    return {{}, SparseMoe(moe_, std::move(parts))};
+    return SparseMoe(moe_, std::move(parts));
   }
 
   DecoderDims dims_;
   RopeSpec rope_;
   Mamba2Dims mamba_{};
   MoeDims moe_{};
-  AttentionVariant attention_;
+  AttentionForm attention_;
   Multipliers multipliers_;
 };
 

@@ -67,7 +67,7 @@ std::unique_ptr<Model> parse_hunyuan_moe(const Json& config) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
-  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.attention.qkv = c.attention.o = read_bias(text, "attention_bias");
   c.attention.norm = get_bool_or(text, "use_qk_norm", true) ? QkNorm::PerHeadAfterRope : QkNorm::None;
   c.attention.q_norm = "query_layernorm";
   c.attention.k_norm = "key_layernorm";

@@ -1,9 +1,10 @@
 // JambaForCausalLM: Mamba-1 with norms on Δ, B and C; attention without RoPE; every other layer a mixture whose weights
 // are not renormalized (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/mamba.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -33,7 +34,7 @@ MambaDims read_mamba(const Json& config, const DecoderDims& dims) {
   d.conv_kernel = read_size(config, "mamba_d_conv", 4);
   d.eps = dims.eps;
   d.conv_bias = get_bool_or(config, "mamba_conv_bias", true);
-  d.bias = get_bool_or(config, "mamba_proj_bias", false) ? Bias::Present : Bias::None;
+  d.bias = read_bias(config, "mamba_proj_bias");
   check_mamba_dims(d);
   return d;
 }
@@ -85,22 +86,17 @@ class Jamba final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
-    std::unique_ptr<Mixer> mixer;
-    if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, loader, w.at("self_attn."));
-    } else {
-      mixer = std::make_unique<Mamba>(mamba_, loader, w.at("mamba."));
-    }
-    FeedForward ffn;
-    if (is_sparse(layer)) {
-      ffn.moe.emplace(moe_, load_moe(moe_, {.router = "router"}, loader, w.at("feed_forward.")));
-    } else {
-      ffn.dense = GluMlp(loader, w.at("feed_forward."), n, dims_.ffn).w;
-    }
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), std::move(ffn));
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("pre_ff_layernorm")};
+    if (cache)
+      parts.mixer = std::make_unique<SelfAttention>(dims_, *cache, no_rope_, AttentionForm{}, loader, w);
+    else
+      parts.mixer = std::make_unique<Mamba>(mamba_, loader, w.at("mamba."));
+    if (is_sparse(layer))
+      parts.ffn = SparseMoe(moe_, load_moe(moe_, {.router = "router"}, loader, w.at("feed_forward.")));
+    else
+      parts.ffn = GluMlp(loader, w.at("feed_forward."), dims_.hidden, dims_.ffn);
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   DecoderDims dims_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/kimi_delta_attention.h"
 #include "model/latent_attention.h"
@@ -141,25 +142,23 @@ class KimiLinear final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), dims_.eps};
-    std::unique_ptr<Mixer> mixer;
-    if (cache) {
-      mixer = std::make_unique<LatentAttention>(latent_, *cache, no_rope_.spec, loader, w.at("self_attn."));
-    } else {
-      mixer = std::make_unique<KimiDeltaAttention>(delta_, loader, w.at("self_attn."));
-    }
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), load_feed_forward(layer, loader, w));
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    if (cache)
+      parts.mixer = std::make_unique<LatentAttention>(latent_, *cache, no_rope_.spec, loader, w.at("self_attn."));
+    else
+      parts.mixer = std::make_unique<KimiDeltaAttention>(delta_, loader, w.at("self_attn."));
+    parts.ffn = load_feed_forward(layer, loader, w);
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   FeedForward load_feed_forward(const LayerSpec& layer, WeightLoader& loader, const WeightBinder& w) const {
     if (sparse_[static_cast<size_t>(layer.index)])
-      return {{}, SparseMoe(moe_, load_moe(moe_, kExperts, loader, w.at(moe_module(w, kExperts))))};
+      return SparseMoe(moe_, load_moe(moe_, kExperts, loader, w.at(moe_module(w, kExperts))));
     // The reference framework saves dense layers under the name of the mixtures.
     const std::string renamed = "block_sparse_moe.";
     const bool saved = w.has(renamed + "gate_proj.weight");
-    return {GluMlp(loader, w.at(saved ? renamed : "mlp."), dims_.hidden, dims_.ffn).w};
+    return GluMlp(loader, w.at(saved ? renamed : "mlp."), dims_.hidden, dims_.ffn);
   }
 
   DecoderDims dims_{};

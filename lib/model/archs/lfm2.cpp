@@ -4,9 +4,10 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 #include "model/short_conv.h"
 
 namespace kvcal {
@@ -17,7 +18,8 @@ constexpr DecoderDefaults kDense = {65536,        2560,       12288, 32, 32, 8, 
 constexpr DecoderDefaults kSparse = {65536,        2048,       7168, 32, 32, 8, 0, 128000, true, Activation::Silu,
                                      "hidden_act", "norm_eps", 1e-5};
 constexpr RopeDefaults kRopeDefaults = {1000000, 1};
-constexpr AttentionVariant kAttention = {.out = "out_proj", .q_norm = "q_layernorm", .k_norm = "k_layernorm"};
+constexpr AttentionForm kAttention = {
+    .norm = QkNorm::PerHead, .q_norm = "q_layernorm", .k_norm = "k_layernorm", .output = "out_proj"};
 constexpr MoeNames kNames = {.choice_bias = "expert_bias", .gate = "w1", .up = "w3", .down = "w2"};
 
 // "tie_embedding" is the older key.
@@ -79,8 +81,7 @@ class Lfm2 final : public DecoderModel {
     const Json& text = text_config(config);
     final_eps_ = dims_.eps;
     rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
-    conv_ = {dims_.hidden, read_size(text, "conv_L_cache", 3),
-             get_bool_or(text, "conv_bias", false) ? Bias::Present : Bias::None};
+    conv_ = {dims_.hidden, read_size(text, "conv_L_cache", 3), read_bias(text, "conv_bias")};
     check_product("a convolution", {conv_.hidden, conv_.hidden, conv_.kernel});
     if (sparse) {
       moe_ = read_moe(text, dims_.hidden);
@@ -95,11 +96,7 @@ class Lfm2 final : public DecoderModel {
     for (const bool attends : read_attention_layers(text, dims_.n_layers)) {
       if (attends) {
         add_attention_layer(spec_, dims_, rope_, 0);
-        AttentionTensors& tensors = spec_.layers.back().attention;
-        tensors.output = kAttention.out;
-        tensors.norm = HeadNorm::Gain;
-        tensors.query_norm = kAttention.q_norm;
-        tensors.key_norm = kAttention.k_norm;
+        name_tensors(spec_.layers.back().attention, kAttention);
       } else {
         add_recurrent_layer(spec_, LayerKind::ShortConv, ShortConv::size(conv_), dims_.ffn);
       }
@@ -112,24 +109,21 @@ class Lfm2 final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{loader.load_gain(w("operator_norm.weight", {n}), Gain::Plain),
-                          loader.load_gain(w("ffn_norm.weight", {n}), Gain::Plain), dims_.eps};
-    std::unique_ptr<Mixer> mixer;
-    if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, kAttention, loader, w.at("self_attn."));
-    } else {
-      mixer = std::make_unique<ShortConv>(conv_, loader, w.at("conv."));
-    }
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer),
-                                        load_feed_forward(layer, loader, w.at("feed_forward.")));
+    const RmsNorms norm{loader, w, dims_.hidden, dims_.eps};
+    DecoderBlockParts parts{.before_mixer = norm("operator_norm"), .before_ffn = norm("ffn_norm")};
+    if (cache)
+      parts.mixer = std::make_unique<SelfAttention>(dims_, *cache, rope_, kAttention, loader, w);
+    else
+      parts.mixer = std::make_unique<ShortConv>(conv_, loader, w.at("conv."));
+    parts.ffn = load_feed_forward(layer, loader, w.at("feed_forward."));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   FeedForward load_feed_forward(const LayerSpec& layer, WeightLoader& loader, WeightBinder w) const {
-    if (is_sparse(layer)) return {{}, SparseMoe(moe_, load_moe(moe_, names_, loader, w))};
+    if (is_sparse(layer)) return SparseMoe(moe_, load_moe(moe_, names_, loader, w));
     const int64_t n = dims_.hidden;
-    return {loader.load_glu(projection(w, "w1", dims_.ffn, n), projection(w, "w3", dims_.ffn, n),
-                            projection(w, "w2", n, dims_.ffn))};
+    return GluMlp(loader.load_glu(projection(w, "w1", dims_.ffn, n), projection(w, "w3", dims_.ffn, n),
+                                  projection(w, "w2", n, dims_.ffn)));
   }
 
   DecoderDims dims_;

@@ -30,19 +30,16 @@ constexpr DecoderDefaults kIquestCoder = {.vocab = 76800,
                                           .max_positions = 131072,
                                           .eps = 1e-5};
 
-Bias bias_if(bool present) { return present ? Bias::Present : Bias::None; }
-
-std::unique_ptr<Model> make_llama(const Json& config, const DecoderBiases& biases,
+std::unique_ptr<Model> make_llama(const Json& config, const PlainForm& form,
                                   const DecoderDefaults& defaults = kDefaults) {
   const DecoderDims dims = read_decoder_dims(config, defaults);
   const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text_config(config), dims.head_dim, {}), biases,
-                                        windows);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text_config(config), dims.head_dim, {}), form, windows);
 }
 
-DecoderBiases read_biases(const Json& text) {
-  const Bias attention = bias_if(get_bool_or(text, "attention_bias", false));
-  return {attention, attention, bias_if(get_bool_or(text, "mlp_bias", false))};
+PlainForm read_biases(const Json& text) {
+  const Bias attention = read_bias(text, "attention_bias");
+  return {{attention, attention}, read_bias(text, "mlp_bias")};
 }
 
 /// What is in the code that models were published with, and neither in the reference framework nor in servers.
@@ -65,9 +62,9 @@ std::unique_ptr<Model> parse_llama(const Json& config) { return make_llama(confi
 
 std::unique_ptr<Model> parse_internlm3(const Json& given) {
   const Json config = with_usual_keys(given, {{"qkv_bias", "attention_bias"}, {"bias", "mlp_bias"}});
-  const DecoderBiases biases = read_biases(config);
-  if (biases.qkv != biases.mlp) fail("qkv_bias and bias differ, which the reference framework refuses too");
-  return make_llama(config, biases, kInternLm3);
+  const PlainForm form = read_biases(config);
+  if (form.attention.qkv != form.mlp) fail("qkv_bias and bias differ, which the reference framework refuses too");
+  return make_llama(config, form, kInternLm3);
 }
 
 std::unique_ptr<Model> parse_iquest_coder(const Json& config) {
@@ -84,8 +81,8 @@ std::unique_ptr<Model> parse_xverse(const Json& config) {
 std::unique_ptr<Model> parse_llama_alias(const Json& config) {
   refuse_clips_and_windows(config);
   const bool attention = get_bool_or(config, "attention_bias", false) || get_bool_or(config, "bias", false);
-  return make_llama(config, {bias_if(get_bool_or(config, "qkv_bias", attention)), bias_if(attention),
-                             bias_if(get_bool_or(config, "mlp_bias", false))});
+  const Bias output = attention ? Bias::Present : Bias::None;
+  return make_llama(config, {{read_bias(config, "qkv_bias", attention), output}, read_bias(config, "mlp_bias")});
 }
 
 std::unique_ptr<Model> parse_pangu_embedded(const Json& config) {

@@ -179,7 +179,7 @@ class Llama4 final : public DecoderModel {
     c_.dense_ffn = read_size(text, "intermediate_size_mlp", kDefaultDenseFfn);
     c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
     c_.rope.interleaved = true;
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.qk_norm = get_bool_or(text, "use_qk_norm", true);
     c_.layers = read_layers(text, c_.dims.n_layers);
     const bool no_chunks = text.contains("attention_chunk_size") && text["attention_chunk_size"].is_null();

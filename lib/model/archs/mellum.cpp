@@ -37,7 +37,7 @@ std::unique_ptr<Model> parse_mellum(const Json& config) {
   const Json& text = text_config(config);
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
-  const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  const Bias bias = read_bias(text, "attention_bias");
   c.attention = {bias, bias, QkNorm::PerHead};
   c.windows = read_mellum_windows(text, c.dims.n_layers);
   for (const int64_t window : c.windows) c.ropes.push_back(read_rope_of(text, c.dims.head_dim, window > 0));

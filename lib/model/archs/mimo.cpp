@@ -9,12 +9,11 @@ namespace kvcal {
 namespace {
 
 constexpr DecoderDefaults kDefaults = {151936, 4096, 22016, 32, 32, 32, 0, 32768};
-constexpr DecoderBiases kBiases = {Bias::Present, Bias::None, Bias::None};
 
 class MiMo final : public PlainDecoder {
  public:
   MiMo(const Json& config, const DecoderDims& dims)
-      : PlainDecoder(config, dims, read_rope(text_config(config), dims.head_dim, {}), kBiases,
+      : PlainDecoder(config, dims, read_rope(text_config(config), dims.head_dim, {}), {{Bias::Present}},
                      read_qwen_windows(text_config(config), dims.n_layers)) {
     if (has_one_nextn(text_config(config)))
       mtp_ = {"mtp_layers.0.", "", "input_proj", "token_layernorm", "hidden_layernorm"};

@@ -175,7 +175,7 @@ class MiMoV2 final : public DecoderModel {
     require_the_known_variant(text);
     const DecoderDims dims = read_decoder_dims(config, kDefaults);
     c_.moe = read_biased_moe_dims(text, dims.hidden, kMoeDefaults);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     const bool null_factor = text.contains("attention_value_scale") && text["attention_value_scale"].is_null();
     c_.value_factor =
         null_factor ? 1 : static_cast<float>(get_number_or(text, "attention_value_scale", kDefaultValueFactor));

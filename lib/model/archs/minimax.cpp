@@ -5,10 +5,10 @@
 
 #include "base/portable_math.h"
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
 #include "model/decoder_model.h"
 #include "model/multipliers.h"
 #include "model/rope.h"
+#include "model/self_attention.h"
 #include "model/weight_rows.h"
 
 namespace kvcal {
@@ -187,8 +187,8 @@ class MiniMax final : public DecoderModel {
     std::unique_ptr<Mixer> mixer;
     if (cache) {
       // Added to the normed input, which is not the stream that the layer reads.
-      const AttentionVariant plain{.to = OutputTo::Norm};
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, plain, loader, w.at("self_attn."));
+      const AttentionForm plain{.to = OutputTo::Norm};
+      mixer = std::make_unique<SelfAttention>(dims_, *cache, rope_, plain, loader, w);
     } else {
       mixer = std::make_unique<LightningAttention>(dims_, layer.index, loader, w.at("self_attn."));
       for (const char* table : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})

@@ -14,7 +14,7 @@ constexpr int64_t kDefaultWindow = 4096;
 std::unique_ptr<Model> parse_ministral(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDefaults);
   const Json& text = text_config(config);
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), DecoderBiases{},
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), PlainForm{},
                                         read_windows(text, dims.n_layers, kDefaultWindow));
 }
 

@@ -18,28 +18,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 131072,
                                        .max_positions = 262144,
                                        .eps = 1e-5};
 
-struct Ministral3Block final : Block {
-  const KvLayout& s;
-  const RopeSpec& rope;
-  QueryGrowth growth;
-  float eps;
-  DecoderWeights w;
-
-  Ministral3Block(const KvLayout& layout, const RopeSpec& r, const QueryGrowth& g, float e, DecoderWeights weights)
-      : s(layout), rope(r), growth(g), eps(e), w(std::move(weights)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
-    const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
-    auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
-    heads[0] = grown(op, heads[0], growth, batch);
-    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
-    if (!o) return x;
-    const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w.wo), w.ffn_norm, eps);
-    return op.add(y, op.glu_mlp(normed, w.mlp));
-  }
-};
-
 // What the reference class assumes for a config without rope keys.
 Json with_default_rope(const Json& text) {
   Json out = text;
@@ -54,30 +32,23 @@ Json with_default_rope(const Json& text) {
   return out;
 }
 
-class Ministral3 final : public AttentionModel {
+class Ministral3 final : public PlainDecoder {
  public:
-  explicit Ministral3(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
-    const Json text = with_default_rope(text_config(config));
-    if (find_member(text, "layer_types"))
-      fail("layer_types in a Ministral3 config: the reference class ignores them; use the Ministral class");
-    rope_ = read_rope(text, dims_.head_dim, {});
-    growth_ = read_query_growth(text);
-    for (const int64_t window : read_windows(text, dims_.n_layers, 0)) add_attention_layer(spec_, dims_, rope_, window);
+  Ministral3(const Json& config, const Json& text, const DecoderDims& dims)
+      : PlainDecoder(config, dims, read_rope(text, dims.head_dim, {}), PlainForm{.growth = read_query_growth(text)},
+                     read_windows(text, dims.n_layers, 0)) {
     for (LayerSpec& layer : spec_.layers) layer.activations += dims_.n_heads * dims_.head_dim + 2;
   }
-
- private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<Ministral3Block>(cache, rope_, growth_, dims_.eps,
-                                             load_decoder_weights(dims_, {}, loader, w));
-  }
-
-  RopeSpec rope_;
-  QueryGrowth growth_;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> parse_ministral3(const Json& config) { return std::make_unique<Ministral3>(config); }
+std::unique_ptr<Model> parse_ministral3(const Json& config) {
+  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const Json text = with_default_rope(text_config(config));
+  if (find_member(text, "layer_types"))
+    fail("layer_types in a Ministral3 config: the reference class ignores them; use the Ministral class");
+  return std::make_unique<Ministral3>(config, text, dims);
+}
 
 }  // namespace kvcal

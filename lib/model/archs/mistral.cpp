@@ -21,7 +21,7 @@ std::unique_ptr<Model> parse_mistral(const Json& config) {
   const bool no_window = text.contains("sliding_window") && text["sliding_window"].is_null();
   const int64_t window = no_window ? 0 : read_size(text, "sliding_window", kDefaultWindow);
   const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), window);
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), DecoderBiases{}, windows);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), PlainForm{}, windows);
 }
 
 }  // namespace kvcal

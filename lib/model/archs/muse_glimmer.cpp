@@ -127,7 +127,7 @@ class MuseGlimmer final : public DecoderModel {
     const Json& text = text_config(config);
     c_.dims = read_decoder_dims(config, kDefaults);
     c_.rope = read_rope(text, c_.dims.head_dim, {});
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.branch_eps = static_cast<float>(get_number_or(text, "post_norm_eps", kDefaultBranchEps));
     if (!(c_.branch_eps >= 0 && c_.branch_eps < 1))
       fail("post_norm_eps is " + Json(c_.branch_eps).dump() + ", expected a number from 0 to less than 1");

@@ -5,9 +5,10 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/attention_mixer.h"
+#include "model/decoder_block.h"
 #include "model/decoder_model.h"
 #include "model/mamba2.h"
+#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {
@@ -15,22 +16,6 @@ namespace {
 constexpr DecoderDefaults kDefaults = {
     131072, 4096, 21504, 4, 32, 8, 128, 4096, false, Activation::Silu, "hidden_act", "layer_norm_epsilon", 1e-5};
 constexpr const char* kWords[] = {"linear_attention", "full_attention", "mlp", "moe"};
-
-struct Block1 final : Block {
-  Owned norm;  // [hidden]
-  float eps;
-  std::unique_ptr<Mixer> mixer;  // or null:
-  FeedForward ffn;
-
-  Block1(Owned n, float e, std::unique_ptr<Mixer> m, FeedForward f)
-      : norm(std::move(n)), eps(e), mixer(std::move(m)), ffn(std::move(f)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor h = op.rms_norm(x, norm, eps);
-    const Tensor y = mixer ? mixer->forward(op, h, batch, states, tap, tail) : ffn.forward(op, h);
-    return tail == Tail::Skip ? x : op.add(x, y);
-  }
-};
 
 // layers_block_type has the words; hybrid_override_pattern a letter for each. Their number is that of the layers.
 std::vector<std::string> read_words(const Json& config) {
@@ -176,7 +161,7 @@ Mamba2Dims read_mamba(const Json& config, const DecoderDims& dims) {
   d.conv_kernel = either("conv_kernel", "mamba_d_conv", 4);
   d.eps = dims.eps;
   d.conv_bias = get_bool_or(config, "mamba_conv_bias", get_bool_or(config, "use_conv_bias", true));
-  d.in_bias = d.out_bias = get_bool_or(config, "use_bias", false) ? Bias::Present : Bias::None;
+  d.in_bias = d.out_bias = read_bias(config, "use_bias");
   check_mamba2_dims(d);
   return d;
 }
@@ -221,7 +206,7 @@ class NemotronH final : public DecoderModel {
     dims_ = read_dims(config, static_cast<int64_t>(layers.size()));
     final_eps_ = dims_.eps;
     mamba_ = read_mamba(config, dims_);
-    mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
+    mlp_bias_ = read_bias(config, "mlp_bias");
     spec_ = general_spec(config, dims_);
     spec_.default_prefix = "backbone.";
     spec_.embedding = "embeddings.weight";
@@ -282,22 +267,23 @@ class NemotronH final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    Owned norm = loader.load_gain(w("norm.weight", {dims_.hidden}), Gain::Plain);
+    const Norm norm = RmsNorms{loader, w, dims_.hidden, dims_.eps}("norm");
     WeightBinder module = w.at("mixer.");
     const auto& [width, moe] = sizes_[static_cast<size_t>(layer.index)];
-    std::unique_ptr<Mixer> mixer;
-    FeedForward ffn;
-    if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, loader, module);
-    } else if (layer.kind == LayerKind::Mamba2) {
-      mixer = std::make_unique<Mamba2>(mamba_, loader, module);
-    } else if (width > 0) {
-      ffn.dense = loader.load_mlp(projection(module, "up_proj", width, dims_.hidden, mlp_bias_),
-                                  projection(module, "down_proj", dims_.hidden, width, mlp_bias_), Activation::Relu2);
-    } else {
-      ffn.moe.emplace(moe, load_moe(moe, {.choice_bias = "gate.e_score_correction_bias"}, loader, module));
-    }
-    return std::make_unique<Block1>(std::move(norm), dims_.eps, std::move(mixer), std::move(ffn));
+    DecoderBlockParts parts;
+    (layer.kind == LayerKind::FeedForward ? parts.before_ffn : parts.before_mixer) = norm;
+    if (cache)
+      parts.mixer =
+          std::make_unique<SelfAttention>(dims_, *cache, no_rope_, AttentionForm{.module = "mixer"}, loader, w);
+    else if (layer.kind == LayerKind::Mamba2)
+      parts.mixer = std::make_unique<Mamba2>(mamba_, loader, module);
+    else if (width > 0)
+      parts.ffn =
+          GluMlp(loader.load_mlp(projection(module, "up_proj", width, dims_.hidden, mlp_bias_),
+                                 projection(module, "down_proj", dims_.hidden, width, mlp_bias_), Activation::Relu2));
+    else
+      parts.ffn = SparseMoe(moe, load_moe(moe, {.choice_bias = "gate.e_score_correction_bias"}, loader, module));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   DecoderDims dims_{};

@@ -22,7 +22,7 @@ class Olmo1 final : public AttentionModel {
   explicit Olmo1(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, {});
-    bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    bias_ = read_bias(text, "attention_bias");
     clip_ = read_clip(text);
     spec_.table_parameters = -dims_.hidden;  // the last norm has no gain
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
@@ -43,7 +43,7 @@ class Olmo1 final : public AttentionModel {
         load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias_),
         GluMlp(loader, w.at("mlp."), d.hidden, d.ffn).w};
     weights.clip = clip_;
-    return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
+    return make_normed_block(cache, rope_, std::move(weights));
   }
 
   RopeSpec rope_;

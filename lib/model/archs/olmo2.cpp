@@ -3,6 +3,7 @@
 // the full layers only. FlexOlmoForCausalLM: OLMo 2 with experts by softmax scores in every layer.
 // OlmoHybridForCausalLM: three gated delta nets, with norms before them, to one layer of OLMo 2, which need not rotate.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/gated_delta_net.h"
 #include "model/mixer.h"
 #include "model/plain_decoder.h"
@@ -29,14 +30,14 @@ constexpr int64_t kOlmo3Window = 4096, kOlmo3Period = 4;  // every fourth layer 
 struct NormName {
   const char *served, *saved;
 };
-constexpr NormName kFirstNorm = {"input_layernorm.weight", "attention_layer_norm.weight"};
-constexpr NormName kSecondNorm = {"post_attention_layernorm.weight", "feedforward_layer_norm.weight"};
+constexpr NormName kFirstNorm = {"input_layernorm", "attention_layer_norm"};
+constexpr NormName kSecondNorm = {"post_attention_layernorm", "feedforward_layer_norm"};
 
-Owned load_norm(const DecoderDims& d, const NormName& name, WeightLoader& loader, WeightBinder& w) {
-  return loader.load_gain(w(w.has(name.saved) ? name.saved : name.served, {d.hidden}), Gain::Plain);
+const char* name_in(const WeightBinder& w, const NormName& name) {
+  return w.has(std::string(name.saved) + ".weight") ? name.saved : name.served;
 }
 
-/// What layers of OlmoBlock have in common.
+/// What layers that attend have in common.
 struct OlmoShape {
   DecoderDims dims;
   Bias bias;                     // of q, k, v and o
@@ -48,50 +49,23 @@ OlmoShape read_shape(const Json& config, const DecoderDefaults& defaults) {
   return {read_decoder_dims(config, defaults), biased ? Bias::Present : Bias::None};
 }
 
-struct OlmoBlock final : Block {
-  const KvLayout& s;
-  const RopeSpec& rope;
-  float eps;
-  LinearGroup qkv;
-  Linear wo;             // [hidden, n_heads·D]
-  Owned q_norm, k_norm;  // [n_heads·D], [n_kv_heads·D]
-  FeedForward ffn;
-  Owned after_attn, after_ffn;  // [hidden]
+std::unique_ptr<Block> load_olmo_block(const OlmoShape& shape, const KvLayout& layout, const RopeSpec& rope,
+                                       WeightLoader& loader, WeightBinder w) {
+  const DecoderDims& d = shape.dims;
+  const RmsNorms norm{loader, w, d.hidden, d.eps};
+  const AttentionForm form{.qkv = shape.bias, .o = shape.bias, .norm = QkNorm::WholeRow, .to = OutputTo::Norm};
+  DecoderBlockParts parts;
+  parts.mixer = std::make_unique<SelfAttention>(d, layout, rope, form, loader, w);
+  if (shape.moe)
+    parts.ffn = SparseMoe(*shape.moe, load_moe(*shape.moe, {}, loader, w.at("mlp.")));
+  else
+    parts.ffn = GluMlp(loader, w.at("mlp."), d.hidden, d.ffn);
+  parts.after_mixer = norm(name_in(w, kSecondNorm));
+  parts.after_ffn = norm("post_feedforward_layernorm");
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
-  OlmoBlock(const OlmoShape& shape, const KvLayout& layout, const RopeSpec& r, WeightLoader& loader, WeightBinder w)
-      : s(layout), rope(r), eps(shape.dims.eps), qkv(load_qkv(loader, w, shape.dims, shape.bias)) {
-    const DecoderDims& d = shape.dims;
-    wo = load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, shape.bias,
-                                OutputTo::Norm);
-    q_norm = loader.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain);
-    k_norm = loader.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain);
-    if (shape.moe)
-      ffn.moe.emplace(*shape.moe, load_moe(*shape.moe, {}, loader, w.at("mlp.")));
-    else
-      ffn.dense = GluMlp(loader, w.at("mlp."), d.hidden, d.ffn).w;
-    after_attn = load_norm(d, kSecondNorm, loader, w);
-    after_ffn = loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain);
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const int64_t n = batch.n_tokens();
-    const bool turned = rope.rotary_dim > 0;
-    const Tensor turns = turned ? op.rope_table(batch.positions, n, rope) : Tensor{};
-    const auto rotated = [&](const Linear& w, const Tensor& gain, int64_t heads) {
-      const Tensor normed = op.rms_norm(op.linear(x, w), gain, eps);  // [tokens, heads·D]
-      const Tensor split = normed.reshaped({n, heads, s.head_dim_k});
-      return turned ? op.rope(split, turns, rope) : split;
-    };
-    const Tensor heads[] = {rotated(qkv.parts[0], q_norm, s.n_heads), rotated(qkv.parts[1], k_norm, s.n_kv_heads),
-                            op.linear(x, qkv.parts[2]).reshaped({n, s.n_kv_heads, s.head_dim_v})};
-    const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail);
-    if (!o) return x;
-    const Tensor y = op.add(x, op.rms_norm(op.linear(o, wo), after_attn, eps));
-    return op.add(y, op.rms_norm(ffn.forward(op, y), after_ffn, eps));
-  }
-};
-
-/// Adds a layer of OlmoBlock.
+/// Adds a layer that attends.
 void add_olmo_layer(ModelSpec& spec, const OlmoShape& shape, const RopeSpec& rope, int64_t window) {
   const DecoderDims& d = shape.dims;
   add_attention_layer(spec, d, rope, window).normed_output = true;
@@ -113,7 +87,7 @@ class Olmo final : public AttentionModel {
   const RopeSpec& rope_of(int64_t window) const { return window > 0 ? sliding_ : full_; }
 
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<OlmoBlock>(shape_, cache, rope_of(cache.window), loader, w);
+    return load_olmo_block(shape_, cache, rope_of(cache.window), loader, w);
   }
 
   OlmoShape shape_;
@@ -143,36 +117,24 @@ Json sliding_rope_config(const Json& text) {
 constexpr DecoderDefaults kHybridDefaults = {100352, 3840, 11008, 32, 30, 0, 0, 65536};
 constexpr int64_t kHybridPeriod = 4;  // every fourth layer attends
 
-/// h = x + Delta(norm1 x), out = h + MLP(norm2 h).
-struct OlmoDeltaBlock final : Block {
-  float eps;
-  Owned before_delta, before_ffn;  // [hidden]
-  GatedDeltaNet delta;
-  GluMlp mlp;
+DeltaNetInputs load_delta_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
+  const auto load = [&](const char* name, int64_t out) { return load_projection(loader, w, name, out, d.hidden); };
+  return {{load("q_proj", d.keys()), load("k_proj", d.keys()), load("v_proj", d.values())},
+          load("g_proj", d.values()),
+          load("b_proj", d.n_value_heads),
+          load("a_proj", d.n_value_heads)};
+}
 
-  OlmoDeltaBlock(const DecoderDims& d, const DeltaNetDims& dims, WeightLoader& loader, WeightBinder w)
-      : eps(d.eps),
-        before_delta(load_norm(d, kFirstNorm, loader, w)),
-        before_ffn(load_norm(d, kSecondNorm, loader, w)),
-        delta(dims, load_inputs(dims, loader, w.at("linear_attn.")), loader, w.at("linear_attn."),
-              {"o_proj", "o_norm"}),
-        mlp(loader, w.at("mlp."), d.hidden, d.ffn) {}
-
-  static DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
-    const auto load = [&](const char* name, int64_t out) { return load_projection(loader, w, name, out, d.hidden); };
-    return {{load("q_proj", d.keys()), load("k_proj", d.keys()), load("v_proj", d.values())},
-            load("g_proj", d.values()),
-            load("b_proj", d.n_value_heads),
-            load("a_proj", d.n_value_heads)};
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap&, Tail tail) override {
-    const Tensor mixed = delta.forward(op, op.rms_norm(x, before_delta, eps), batch, states);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, before_ffn, eps);
-    return op.add(y, mlp.forward(op, normed));
-  }
-};
+std::unique_ptr<Block> load_delta_block(const DecoderDims& d, const DeltaNetDims& dims, WeightLoader& loader,
+                                        WeightBinder w) {
+  const RmsNorms norm{loader, w, d.hidden, d.eps};
+  const WeightBinder module = w.at("linear_attn.");
+  DecoderBlockParts parts{.before_mixer = norm(name_in(w, kFirstNorm)), .before_ffn = norm(name_in(w, kSecondNorm))};
+  parts.mixer = std::make_unique<GatedDeltaNet>(dims, load_delta_inputs(dims, loader, module), loader, module,
+                                                DeltaNetNames{"o_proj", "o_norm"});
+  parts.ffn = GluMlp(loader, w.at("mlp."), d.hidden, d.ffn);
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
 /// Sizes follow from those of attention where the config has none.
 DeltaNetDims read_olmo_delta_dims(const Json& text, const DecoderDims& dims) {
@@ -220,8 +182,8 @@ class OlmoHybrid final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    if (cache) return std::make_unique<OlmoBlock>(shape_, *cache, rope_, loader, w);
-    return std::make_unique<OlmoDeltaBlock>(shape_.dims, delta_, loader, w);
+    if (cache) return load_olmo_block(shape_, *cache, rope_, loader, w);
+    return load_delta_block(shape_.dims, delta_, loader, w);
   }
 
   /// By layer_types, else every fourth, or of fewer layers the last.

@@ -29,7 +29,7 @@ std::unique_ptr<Model> parse_olmoe(const Json& config) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
-  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.attention.qkv = c.attention.o = read_bias(text, "attention_bias");
   c.attention.norm = QkNorm::WholeRow;
   c.attention.clip = read_clip(text);
   c.moe.hidden = c.dims.hidden;

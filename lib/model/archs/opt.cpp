@@ -40,7 +40,7 @@ class Opt final : public LayerNormModel {
     if (get_int_or(config, "word_embed_proj_dim", dims_.hidden) != dims_.hidden)
       fail("word_embed_proj_dim differs from hidden_size: projected embeddings (OPT-350m) are not supported");
     act_ = read_activation(config, kDefaults.act_key, kDefaults.act);
-    bias_ = get_bool_or(config, "enable_bias", true) ? Bias::Present : Bias::None;
+    bias_ = read_bias(config, "enable_bias", true);
     affine_ = get_bool_or(config, "layer_norm_elementwise_affine", true);
     spec_.default_prefix = "model.decoder.";
     spec_.final_norm = "final_layer_norm.weight";
@@ -69,7 +69,7 @@ class Opt final : public LayerNormModel {
         load_output_projection(loader, w, "self_attn.out_proj", d.hidden, {d.n_heads, d.head_dim}, bias_),
         loader.load_mlp(projection(w, "fc1", d.ffn, d.hidden, bias_), projection(w, "fc2", d.hidden, d.ffn, bias_),
                         act_)};
-    return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
+    return make_normed_block(cache, rope_, std::move(weights));
   }
 
   Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const {

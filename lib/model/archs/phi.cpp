@@ -60,7 +60,7 @@ class Phi final : public LayerNormModel {
       weights.q_norm = load_layer_norm(loader, w, "self_attn.q_layernorm", d.head_dim, d.eps);
       weights.k_norm = load_layer_norm(loader, w, "self_attn.k_layernorm", d.head_dim, d.eps);
     }
-    return std::make_unique<ParallelBlock>(cache, rope_, std::move(weights));
+    return make_normed_block(cache, rope_, std::move(weights), true);
   }
 
   RopeSpec rope_;

@@ -4,6 +4,7 @@
 // = none (docs/model-notes.md, "Rotary positions"). Phi4MMForCausalLM (Phi-4-multimodal), the language model: the same,
 // each weight beside adapters that servers put in for pictures and for speech; with text alone they leave them out.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -49,18 +50,19 @@ class Phi3 final : public AttentionModel {
 
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
-    WeightBinder mlp = w.at("mlp.");
+    WeightBinder attention = w.at("self_attn."), mlp = w.at("mlp.");
     const auto name = [&](WeightBinder& at, const std::string& module) {
       if (has_adapters_) claim_adapters(at, module);
       return module + (has_adapters_ ? ".base_layer" : "");
     };
-    DecoderWeights weights = {
-        loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-        loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
-        load_fused_qkv(loader, w, name(w, "self_attn.qkv_proj"), d, Bias::None),
-        load_output_projection(loader, w, name(w, "self_attn.o_proj"), d.hidden, {d.n_heads, d.head_dim}),
-        load_fused_glu(loader, mlp, {name(mlp, "gate_up_proj"), name(mlp, "down_proj")}, d.hidden, d.ffn)};
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
+    const RmsNorms norm{loader, w, d.hidden, d.eps};
+    DecoderBlockParts parts{.before_mixer = norm("input_layernorm"), .before_ffn = norm("post_attention_layernorm")};
+    const std::string fused = name(attention, "qkv_proj"), output = name(attention, "o_proj");
+    const AttentionForm form{.fused = fused.c_str(), .output = output.c_str()};
+    parts.mixer = std::make_unique<SelfAttention>(d, cache, rope_, form, loader, w);
+    parts.ffn =
+        GluMlp(load_fused_glu(loader, mlp, {name(mlp, "gate_up_proj"), name(mlp, "down_proj")}, d.hidden, d.ffn));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

@@ -2,6 +2,7 @@
 // layer, each weighted among the logits that come near its own; perhaps biases of attention and of the output head;
 // longrope with magnitudes that the config gives. vLLM and SGLang read no window, and no tied embeddings.
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/layer_norm_decoder.h"
 #include "model/rope.h"
 #include "model/self_attention.h"
@@ -39,43 +40,14 @@ MoeDims read_moe(const Json& text, const DecoderDims& dims) {
   return moe;
 }
 
-AttentionForm form_of(Bias bias) {
-  AttentionForm form;
-  form.qkv = form.o = bias;
-  return form;
-}
-
-/// h = x + Attn(norm1 x), out = h + Experts(norm2 h).
-class PhiMoeBlock final : public Block {
- public:
-  PhiMoeBlock(const DecoderDims& d, Bias bias, const MoeDims& moe, const KvLayout& layout, const RopeSpec& rope,
-              WeightLoader& loader, WeightBinder w)
-      : attn_norm_(load_layer_norm(loader, w, "input_layernorm", d.hidden, d.eps)),
-        ffn_norm_(load_layer_norm(loader, w, "post_attention_layernorm", d.hidden, d.eps)),
-        attention_(d, layout, rope, form_of(bias), loader, w),
-        moe_(moe, load_moe(moe, kNames, loader, w.at(moe_module(w, kNames)))) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor mixed = attention_.forward(op, attn_norm_.forward(op, x), batch, states, tap, tail);
-    if (tail == Tail::Skip) return x;
-    const Tensor y = op.add(x, mixed);
-    return op.add(y, moe_.forward(op, ffn_norm_.forward(op, y)));
-  }
-
- private:
-  Norm attn_norm_, ffn_norm_;  // [hidden]
-  SelfAttention attention_;
-  SparseMoe moe_;
-};
-
 class PhiMoe final : public LayerNormModel {
  public:
   explicit PhiMoe(const Json& config) : LayerNormModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
     moe_ = read_moe(text, dims_);
-    bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    logits_.bias = get_bool_or(text, "lm_head_bias", false) ? Bias::Present : Bias::None;
+    bias_ = read_bias(text, "attention_bias");
+    logits_.bias = read_bias(text, "lm_head_bias");
     const int64_t window = find_member(text, "sliding_window") ? read_size(text, "sliding_window") : 0;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
       add_attention_layer(spec_, dims_, rope_, window);
@@ -87,7 +59,12 @@ class PhiMoe final : public LayerNormModel {
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<PhiMoeBlock>(dims_, bias_, moe_, cache, rope_, loader, w);
+    DecoderBlockParts parts{.before_mixer = load_norm(loader, w, "input_layernorm"),
+                            .before_ffn = load_norm(loader, w, "post_attention_layernorm")};
+    const AttentionForm form{.qkv = bias_, .o = bias_};
+    parts.mixer = std::make_unique<SelfAttention>(dims_, cache, rope_, form, loader, w);
+    parts.ffn = SparseMoe(moe_, load_moe(moe_, kNames, loader, w.at(moe_module(w, kNames))));
+    return std::make_unique<DecoderBlock>(std::move(parts));
   }
 
   RopeSpec rope_;

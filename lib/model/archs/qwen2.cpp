@@ -13,8 +13,7 @@ constexpr DecoderDefaults kDefaults = {151936, 4096, 22016, 32, 32, 32, 0, 32768
 std::unique_ptr<Model> parse_qwen2(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDefaults);
   const Json& text = text_config(config);
-  const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), biases,
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), PlainForm{{Bias::Present}},
                                         read_qwen_windows(text, dims.n_layers));
 }
 

@@ -32,7 +32,7 @@ std::unique_ptr<Model> parse_qwen2_moe(const Json& config) {
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
-  c.attention.qkv = get_bool_or(text, "qkv_bias", true) ? Bias::Present : Bias::None;
+  c.attention.qkv = read_bias(text, "qkv_bias", true);
   c.moe = read_qwen_moe_dims(text, c.dims.hidden, kMoeDefaults);
   c.load = load;
   c.sparse = read_sparse_layers(text, c.dims.n_layers, c.moe.n_experts);

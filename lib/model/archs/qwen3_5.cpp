@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/gated_attention.h"
 #include "model/gated_delta_net.h"
 #include "model/hybrid_layers.h"
@@ -43,39 +44,20 @@ DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBi
   return in;
 }
 
-struct Qwen35Block final : Block {
-  float eps;
-  Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
-  std::optional<GatedAttention> attention;
-  std::optional<GatedDeltaNet> delta;
-  std::optional<GluMlp> mlp;
-  std::optional<SparseMoe> moe;
-
-  Qwen35Block(const Qwen35Config& c, const KvLayout* cache, WeightLoader& loader, WeightBinder w)
-      : eps(c.dims.eps),
-        mixer_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
-    if (cache) {
-      attention.emplace(c.dims, *cache, c.rope, c.bias, c.output_gate, loader, w);
-    } else {
-      delta.emplace(c.delta, load_inputs(c.delta, loader, w.at("linear_attn.")), loader, w.at("linear_attn."));
-    }
-    if (c.moe) {
-      moe.emplace(*c.moe, load_moe(*c.moe, kMoeNames, loader, w.at("mlp.")));
-    } else {
-      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
-    }
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor h = op.rms_norm(x, mixer_norm, eps);
-    const Tensor mixed =
-        attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
-  }
-};
+std::unique_ptr<Block> load_qwen3_5_block(const Qwen35Config& c, const KvLayout* cache, WeightLoader& loader,
+                                          WeightBinder w) {
+  const WeightBinder delta = w.at("linear_attn.");
+  DecoderBlockParts parts = load_hybrid_norms(c.dims, loader, w);
+  if (cache)
+    parts.mixer = std::make_unique<GatedAttention>(c.dims, *cache, c.rope, c.bias, c.output_gate, loader, w);
+  else
+    parts.mixer = std::make_unique<GatedDeltaNet>(c.delta, load_inputs(c.delta, loader, delta), loader, delta);
+  if (c.moe)
+    parts.ffn = SparseMoe(*c.moe, load_moe(*c.moe, kMoeNames, loader, w.at("mlp.")));
+  else
+    parts.ffn = GluMlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
 class Qwen35 final : public Model {
  public:
@@ -85,7 +67,7 @@ class Qwen35 final : public Model {
     c_.dims = read_decoder_dims(config, sparse ? kMoeDecoderDefaults : kDefaults);
     c_.rope = read_rope(with_mrope_sections(text, {11, 11, 10}, true), c_.dims.head_dim, kRopeDefaults);
     c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.output_gate = get_bool_or(text, "attn_output_gate", true);
     spec_ = general_spec(config, c_.dims);
     add_hybrid_layers(spec_, text, c_.hybrid());
@@ -103,7 +85,7 @@ class Qwen35 final : public Model {
   std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
-    return std::make_unique<Qwen35Block>(c_, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
+    return load_qwen3_5_block(c_, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
   }
   std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
@@ -114,9 +96,8 @@ class Qwen35 final : public Model {
     count_feed_forward(spec_.layers.back());
   }
   std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
-    return std::make_unique<MtpBlock>(
-        load_mtp_input(spec_, c_.mtp, Gain::OnePlus, c_.dims.eps, loader, weights, w),
-        std::make_unique<Qwen35Block>(c_, &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
+    return std::make_unique<MtpBlock>(load_mtp_input(spec_, c_.mtp, Gain::OnePlus, c_.dims.eps, loader, weights, w),
+                                      load_qwen3_5_block(c_, &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
   }
 
  private:

@@ -31,7 +31,7 @@ MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const
   const Json& text = text_config(config);
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, defaults);
-  const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  const Bias bias = read_bias(text, "attention_bias");
   c.attention = {bias, bias, QkNorm::PerHead};
   c.moe = read_qwen_moe_dims(text, c.dims.hidden, moe_defaults);
   c.sparse = read_sparse_layers(text, c.dims.n_layers, c.moe.n_experts);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "model/archs/archs.h"
+#include "model/decoder_block.h"
 #include "model/gated_attention.h"
 #include "model/gated_delta_net.h"
 #include "model/hybrid_layers.h"
@@ -52,41 +53,21 @@ DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, WeightLoader& load
           load(ba, RowsOfGroups{n, 2 * r, r, r})};
 }
 
-struct Qwen3NextBlock final : Block {
-  float eps;
-  Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
-  std::optional<GatedAttention> attention;
-  std::optional<GatedDeltaNet> delta;
-  std::optional<SparseMoe> moe;
-  std::optional<GluMlp> mlp;
-
-  Qwen3NextBlock(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
-                 WeightBinder w)
-      : eps(c.dims.eps),
-        mixer_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
-    if (cache) {
-      attention.emplace(c.dims, *cache, c.rope, c.bias, true, loader, w);
-    } else {
-      delta.emplace(c.delta, load_interleaved_inputs(c.delta, loader, w.at("linear_attn.")), loader,
-                    w.at("linear_attn."));
-    }
-    if (c.sparse[static_cast<size_t>(layer.index)]) {
-      moe.emplace(c.moe, load_moe(c.moe, kMoeNames, loader, w.at("mlp.")));
-    } else {
-      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
-    }
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor h = op.rms_norm(x, mixer_norm, eps);
-    const Tensor mixed =
-        attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
-  }
-};
+std::unique_ptr<Block> load_qwen3_next_block(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache,
+                                             WeightLoader& loader, WeightBinder w) {
+  const WeightBinder delta = w.at("linear_attn.");
+  DecoderBlockParts parts = load_hybrid_norms(c.dims, loader, w);
+  if (cache)
+    parts.mixer = std::make_unique<GatedAttention>(c.dims, *cache, c.rope, c.bias, true, loader, w);
+  else
+    parts.mixer =
+        std::make_unique<GatedDeltaNet>(c.delta, load_interleaved_inputs(c.delta, loader, delta), loader, delta);
+  if (c.sparse[static_cast<size_t>(layer.index)])
+    parts.ffn = SparseMoe(c.moe, load_moe(c.moe, kMoeNames, loader, w.at("mlp.")));
+  else
+    parts.ffn = GluMlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+  return std::make_unique<DecoderBlock>(std::move(parts));
+}
 
 class Qwen3Next final : public Model {
  public:
@@ -96,7 +77,7 @@ class Qwen3Next final : public Model {
     c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
     c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
     c_.moe = read_qwen_moe_dims(text, c_.dims.hidden, kMoeDefaults);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     c_.sparse = read_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts);
     spec_ = general_spec(config, c_.dims);
     add_hybrid_layers(spec_, text, c_.hybrid());
@@ -111,7 +92,7 @@ class Qwen3Next final : public Model {
   std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
-    return std::make_unique<Qwen3NextBlock>(c_, l, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
+    return load_qwen3_next_block(c_, l, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
   }
   std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
@@ -125,7 +106,7 @@ class Qwen3Next final : public Model {
   std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
     return std::make_unique<MtpBlock>(
         load_mtp_input(spec_, c_.mtp, Gain::OnePlus, c_.dims.eps, loader, weights, w),
-        std::make_unique<Qwen3NextBlock>(c_, spec_.layers.back(), &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
+        load_qwen3_next_block(c_, spec_.layers.back(), &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
   }
 
  private:

@@ -33,30 +33,13 @@ Json with_tied_head(const Json& config) {
   return out;
 }
 
-class Qwen3Vl final : public AttentionModel {
+class Qwen3Vl final : public PlainDecoder {
  public:
-  explicit Qwen3Vl(const Json& config) : AttentionModel(config, read_decoder_dims(config, kQwen3Defaults)) {
-    const Json& text = text_config(config);
-    rope_ = read_rope(with_mrope_sections(text, {24, 20, 20}, true), dims_.head_dim, kQwen3Rope);
-    const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    biases_ = {bias, bias, Bias::None};
-    for (int64_t i = 0; i < dims_.n_layers; ++i) {
-      add_attention_layer(spec_, dims_, rope_, 0);
-      spec_.layers.back().attention.norm = HeadNorm::Gain;
-    }
+  Qwen3Vl(const Json& config, const DecoderDims& dims, const RopeSpec& rope, Bias bias)
+      : PlainDecoder(config, dims, rope, {{bias, bias, QkNorm::PerHead}},
+                     std::vector<int64_t>(static_cast<size_t>(dims.n_layers), 0)) {
     read_deepstack(config, spec_);
   }
-
- private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    DecoderWeights weights = load_decoder_weights(dims_, biases_, loader, w);
-    weights.q_norm = loader.load_gain(w("self_attn.q_norm.weight", {dims_.head_dim}), Gain::Plain);
-    weights.k_norm = loader.load_gain(w("self_attn.k_norm.weight", {dims_.head_dim}), Gain::Plain);
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, std::move(weights));
-  }
-
-  RopeSpec rope_;
-  DecoderBiases biases_;
 };
 
 std::unique_ptr<Model> read_qwen2(const Json& given, const DecoderDefaults& defaults, int64_t max_window_layers) {
@@ -65,8 +48,8 @@ std::unique_ptr<Model> read_qwen2(const Json& given, const DecoderDefaults& defa
   Json text = text_config(config);
   if (!find_member(text, "max_window_layers")) text["max_window_layers"] = max_window_layers;
   const RopeSpec rope = read_rope(with_mrope_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
-  const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
-  return std::make_unique<PlainDecoder>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
+  return std::make_unique<PlainDecoder>(config, dims, rope, PlainForm{{Bias::Present}},
+                                        read_qwen_windows(text, dims.n_layers));
 }
 
 }  // namespace
@@ -83,6 +66,11 @@ std::unique_ptr<Model> parse_qwen2_5_omni(const Json& given) {
   return read_qwen2(config, kOmniDefaults, kOmniMaxWindowLayers);
 }
 
-std::unique_ptr<Model> parse_qwen3_vl(const Json& config) { return std::make_unique<Qwen3Vl>(config); }
+std::unique_ptr<Model> parse_qwen3_vl(const Json& config) {
+  const DecoderDims dims = read_decoder_dims(config, kQwen3Defaults);
+  const Json& text = text_config(config);
+  const RopeSpec rope = read_rope(with_mrope_sections(text, {24, 20, 20}, true), dims.head_dim, kQwen3Rope);
+  return std::make_unique<Qwen3Vl>(config, dims, rope, read_bias(text, "attention_bias"));
+}
 
 }  // namespace kvcal

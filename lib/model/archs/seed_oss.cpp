@@ -9,19 +9,15 @@ namespace {
 
 constexpr DecoderDefaults kDefaults = {155136, 4096, 27648, 64, 80, 8, 128, 524288};
 
-Bias read_bias(const Json& text, const char* key, bool fallback) {
-  return get_bool_or(text, key, fallback) ? Bias::Present : Bias::None;
-}
-
 }  // namespace
 
 std::unique_ptr<Model> parse_seed_oss(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDefaults);
   const Json& text = text_config(config);
-  const DecoderBiases biases = {read_bias(text, "attention_bias", true), read_bias(text, "attention_out_bias", false),
-                                read_bias(text, "mlp_bias", false)};
+  const PlainForm form = {{read_bias(text, "attention_bias", true), read_bias(text, "attention_out_bias")},
+                          read_bias(text, "mlp_bias")};
   const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), biases, windows);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), form, windows);
 }
 
 }  // namespace kvcal

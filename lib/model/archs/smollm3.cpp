@@ -55,31 +55,24 @@ std::vector<int64_t> read_smollm3_windows(const Json& text, const std::vector<bo
   return windows;
 }
 
-class SmolLm3 final : public AttentionModel {
+class SmolLm3 final : public PlainDecoder {
  public:
-  explicit SmolLm3(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
+  SmolLm3(const Json& config, const DecoderDims& dims, const PlainForm& form)
+      : PlainDecoder(config, dims, read_rope(text_config(config), dims.head_dim, kRopeDefaults), form, {}) {
     const Json& text = text_config(config);
-    rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
-    const Bias attention = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    biases_ = {attention, attention, get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None};
-    const std::vector<bool> rotates = read_rotating_layers(text, dims_.n_layers);
+    const std::vector<bool> rotates = read_rotating_layers(text, dims.n_layers);
     const std::vector<int64_t> windows = read_smollm3_windows(text, rotates);
-    for (size_t i = 0; i < rotates.size(); ++i)
-      add_attention_layer(spec_, dims_, rotates[i] ? rope_ : RopeSpec{}, windows[i]);
+    for (size_t i = 0; i < rotates.size(); ++i) add_layer(windows[i], rotates[i]);
   }
-
- private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps,
-                                               load_decoder_weights(dims_, biases_, loader, w));
-  }
-
-  RopeSpec rope_;
-  DecoderBiases biases_;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> parse_smollm3(const Json& config) { return std::make_unique<SmolLm3>(config); }
+std::unique_ptr<Model> parse_smollm3(const Json& config) {
+  const Json& text = text_config(config);
+  const Bias attention = read_bias(text, "attention_bias");
+  return std::make_unique<SmolLm3>(config, read_decoder_dims(config, kDefaults),
+                                   PlainForm{{attention, attention}, read_bias(text, "mlp_bias")});
+}
 
 }  // namespace kvcal

@@ -25,7 +25,7 @@ class StableLm final : public LayerNormModel {
   explicit StableLm(const Json& config) : LayerNormModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
-    bias_ = get_bool_or(text, "use_qkv_bias", false) ? Bias::Present : Bias::None;
+    bias_ = read_bias(text, "use_qkv_bias");
     parallel_ = get_bool_or(text, "use_parallel_residual", false);
     qk_norm_ = get_bool_or(text, "qk_layernorm", false);
     for (int64_t i = 0; i < dims_.n_layers; ++i) {

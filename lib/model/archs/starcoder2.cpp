@@ -15,7 +15,7 @@ class Starcoder2 final : public LayerNormModel {
   explicit Starcoder2(const Json& config) : LayerNormModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
     rope_ = read_rope(text, dims_.head_dim, {});
-    bias_ = get_bool_or(text, "use_bias", true) ? Bias::Present : Bias::None;
+    bias_ = read_bias(text, "use_bias", true);
     const int64_t window = find_member(text, "sliding_window") ? read_size(text, "sliding_window") : 0;
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn").window = window;
   }
@@ -29,7 +29,7 @@ class Starcoder2 final : public LayerNormModel {
         load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias_),
         loader.load_mlp(projection(w, "mlp.c_fc", d.ffn, d.hidden, bias_),
                         projection(w, "mlp.c_proj", d.hidden, d.ffn, bias_), Activation::GeluTanh)};
-    return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
+    return make_normed_block(cache, rope_, std::move(weights));
   }
 
   RopeSpec rope_;

@@ -267,7 +267,7 @@ class Step final : public DecoderModel {
     const DecoderDims dims = read_decoder_dims(config, kDefaults);
     c_.moe = read_moe(text, dims.hidden);
     c_.shared_ffn = read_size(text, "share_expert_dim", kDefaultShared);
-    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(text, "attention_bias");
     read_layers(text, dims);
     spec_ = general_spec(config, dims);
     for (const StepLayer& layer : c_.layers) add_layer(layer);

@@ -195,7 +195,7 @@ class Zamba2 final : public Model {
     const std::vector<bool> hybrid = read_hybrid_layers(config);
     c_.dims = read_dims(config, static_cast<int64_t>(hybrid.size()));
     if (get_bool_or(config, "use_mem_rope", false)) c_.rope = read_rope(config, c_.dims.head_dim, {});
-    c_.bias = get_bool_or(config, "add_bias_linear", false) ? Bias::Present : Bias::None;
+    c_.bias = read_bias(config, "add_bias_linear");
     c_.mamba = read_mamba(config, c_.dims, c_.bias);
     c_.rank = read_size(config, "adapter_rank", 128);
     c_.attention_adapters = get_bool_or(config, "use_shared_attention_adapter", false);
