@@ -1,16 +1,15 @@
 #include "fold/placement.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "base/error.h"
+#include "base/enum_names.h"
 
 namespace kvcal {
 namespace {
 
 constexpr int kMostSpread = 16;  // octaves between the exponents of a site
-constexpr std::array<std::string_view, 3> kNames = {"tensor", "head", "channel"};
+constexpr EnumNames<Balance, 3> kNames{"balance", {"tensor", "head", "channel"}};
 
 /// The largest magnitude that each channel may have.
 std::vector<double> largest_by_channel(const CacheStatistics& cache, CacheSite site) {
@@ -54,16 +53,8 @@ std::vector<size_t> groups(const CacheStatistics& cache, CacheSite site, Balance
 
 }  // namespace
 
-std::string_view name_of(Balance balance) { return kNames[static_cast<size_t>(balance)]; }
-
-Balance balance_from_name(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found == kNames.end()) {
-    const std::vector<std::string> known(kNames.begin(), kNames.end());
-    fail_unknown("balance", name, known);
-  }
-  return static_cast<Balance>(found - kNames.begin());
-}
+std::string_view name_of(Balance balance) { return kNames[balance]; }
+Balance balance_from_name(std::string_view name) { return kNames.find(name); }
 
 int free_octaves(const NumberFormat& format) { return format.default_headroom > 1 ? 2 : 0; }
 

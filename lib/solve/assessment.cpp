@@ -1,28 +1,18 @@
 #include "solve/assessment.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "base/error.h"
+#include "base/enum_names.h"
 #include "solve/sampled_damage.h"
 
 namespace kvcal {
 namespace {
 
-constexpr std::array<std::string_view, 2> kNeeds = {"any", "needed"};
-constexpr std::array<std::string_view, 2> kFitnesses = {"fine", "keep16"};
-constexpr std::array<std::string_view, 2> kBases = {"attention", "histogram"};
-constexpr std::array<std::string_view, 6> kFigures = {"kl", "kl_unseen", "rel", "noise", "flushed_tokens", "clipped"};
-
-template <class Enum, size_t N>
-Enum from_name(const std::array<std::string_view, N>& names, const char* what, std::string_view name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) fail_unknown(what, name, std::vector<std::string>(names.begin(), names.end()));
-  return static_cast<Enum>(found - names.begin());
-}
+constexpr EnumNames<ScaleNeed, 2> kNeeds{"answer", {"any", "needed"}};
+constexpr EnumNames<Fitness, 2> kFitnesses{"answer", {"fine", "keep16"}};
+constexpr EnumNames<Basis, 2> kBases{"evidence", {"attention", "histogram"}};
+constexpr EnumNames<Figure, 6> kFigures{"figure", {"kl", "kl_unseen", "rel", "noise", "flushed_tokens", "clipped"}};
 
 // Severities: errors in units of their limits. A scale that is said to be needed must be, so an error is clearly larger
 // where it is more than a sample may be off by; it is felt from a third of its limit on, and all is lost at
@@ -72,15 +62,15 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
 
 }  // namespace
 
-std::string_view name_of(ScaleNeed need) { return kNeeds[static_cast<size_t>(need)]; }
-std::string_view name_of(Fitness fitness) { return kFitnesses[static_cast<size_t>(fitness)]; }
-std::string_view name_of(Basis basis) { return kBases[static_cast<size_t>(basis)]; }
-std::string_view name_of(Figure figure) { return kFigures[static_cast<size_t>(figure)]; }
+std::string_view name_of(ScaleNeed need) { return kNeeds[need]; }
+std::string_view name_of(Fitness fitness) { return kFitnesses[fitness]; }
+std::string_view name_of(Basis basis) { return kBases[basis]; }
+std::string_view name_of(Figure figure) { return kFigures[figure]; }
 
-ScaleNeed scale_need_from_name(std::string_view name) { return from_name<ScaleNeed>(kNeeds, "answer", name); }
-Fitness fitness_from_name(std::string_view name) { return from_name<Fitness>(kFitnesses, "answer", name); }
-Basis basis_from_name(std::string_view name) { return from_name<Basis>(kBases, "evidence", name); }
-Figure figure_from_name(std::string_view name) { return from_name<Figure>(kFigures, "figure", name); }
+ScaleNeed scale_need_from_name(std::string_view name) { return kNeeds.find(name); }
+Fitness fitness_from_name(std::string_view name) { return kFitnesses.find(name); }
+Basis basis_from_name(std::string_view name) { return kBases.find(name); }
+Figure figure_from_name(std::string_view name) { return kFigures.find(name); }
 
 std::optional<double> deciding_value(const DamageAtScale& damage) {
   switch (damage.decided_by) {

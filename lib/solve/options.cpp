@@ -1,9 +1,8 @@
 #include "solve/options.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "base/enum_names.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "solve/format.h"
@@ -15,7 +14,7 @@ namespace {
 // Scales a million times too large leave nothing of any format (fp8_e4m3 loses its first bit at 2^14).
 constexpr double kMaxHeadroom = 0x1p20;
 
-const std::array<std::string, 3> kGranularities = {"tensor", "head", "channel"};
+constexpr EnumNames<Granularity, 3> kGranularities{"granularity", {"tensor", "head", "channel"}};
 
 std::string text_of(double value) { return std::isfinite(value) ? shortest_double(value) : std::to_string(value); }
 
@@ -38,13 +37,8 @@ void check_per_channel(const SolveOptions& options) {
 
 }  // namespace
 
-std::string_view name_of(Granularity granularity) { return kGranularities[static_cast<size_t>(granularity)]; }
-
-Granularity granularity_from_name(std::string_view name) {
-  const auto found = std::ranges::find(kGranularities, name);
-  if (found == kGranularities.end()) fail_unknown("granularity", name, kGranularities);
-  return static_cast<Granularity>(found - kGranularities.begin());
-}
+std::string_view name_of(Granularity granularity) { return kGranularities[granularity]; }
+Granularity granularity_from_name(std::string_view name) { return kGranularities.find(name); }
 
 void check(const SolveOptions& options) {
   policy_of(options);  // knows the format as well

@@ -1,11 +1,9 @@
 #include "solve/pow2.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string>
 
-#include "base/error.h"
+#include "base/enum_names.h"
 #include "solve/damage.h"
 #include "solve/policies.h"
 
@@ -83,18 +81,12 @@ float nearest_to_one(const std::vector<Head>& heads, float least) {
   return scale;
 }
 
-constexpr std::array<std::string_view, 3> kDepartures = {"clipped", "headroom", "small_values"};
+constexpr EnumNames<Departure, 3> kDepartures{"reason", {"clipped", "headroom", "small_values"}};
 
 }  // namespace
 
-std::string_view name_of(Departure departure) { return kDepartures[static_cast<size_t>(departure)]; }
-
-Departure departure_from_name(std::string_view name) {
-  const auto* const found = std::ranges::find(kDepartures, name);
-  if (found == kDepartures.end())
-    fail_unknown("reason", name, std::vector<std::string>(kDepartures.begin(), kDepartures.end()));
-  return static_cast<Departure>(found - kDepartures.begin());
-}
+std::string_view name_of(Departure departure) { return kDepartures[departure]; }
+Departure departure_from_name(std::string_view name) { return kDepartures.find(name); }
 
 std::optional<Departure> departure_of(float scale, double range, const NumberFormat& format) {
   if (scale == 1) return std::nullopt;

@@ -1,30 +1,17 @@
 #include "solve/verdict.h"
 
-#include <algorithm>
-#include <array>
-#include <string>
-#include <vector>
-
-#include "base/error.h"
+#include "base/enum_names.h"
 
 namespace kvcal {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"neutral", "needed", "inadequate"};
+constexpr EnumNames<Verdict, 3> kNames{"verdict", {"neutral", "needed", "inadequate"}};
 
 }  // namespace
 
-std::string_view name_of(Verdict verdict) { return kNames[static_cast<size_t>(verdict)]; }
+std::string_view name_of(Verdict verdict) { return kNames[verdict]; }
 
-Verdict verdict_from_name(std::string_view name) {
-  if (name == "at_risk") return Verdict::Neutral;
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    const std::vector<std::string> known(kNames.begin(), kNames.end());
-    fail_unknown("verdict", name, known);
-  }
-  return static_cast<Verdict>(found - kNames.begin());
-}
+Verdict verdict_from_name(std::string_view name) { return name == "at_risk" ? Verdict::Neutral : kNames.find(name); }
 
 Verdict verdict_of(const Assessment& assessment) {
   if (assessment.fp8 == Fitness::Keep16) return Verdict::Inadequate;
