@@ -19,10 +19,11 @@ constexpr EnumNames<Figure, 6> kFigures{"figure", {"kl", "kl_unseen", "rel", "no
 // two and a half times the limit.
 constexpr double kClearlyLarger = 1.75, kFelt = 1.0 / 3, kLost = 2.5;
 
-// Noise in nats that moves what a head looks at, and that reorders its logits, otherwise at another scale.
-constexpr double kMoves = 0.5, kReorders = 1;
+// Noise in nats that reorders logits.
+constexpr double kReorders = 1;
 
-// Where noise moves logits, rows beyond the sample may be as far from the mean of those in it.
+// Where it does, rows beyond the sample may be as far from the mean of those in it: the KL has to be below .6² of its
+// limit.
 constexpr double kNear = 0.6;
 
 bool is_divergence(Figure figure) { return figure == Figure::Kl || figure == Figure::KlUnseen; }
@@ -116,7 +117,6 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
     damage.decided_by = figure;
   };
   const bool measured = damage.by == Basis::Attention;
-  const double noise = damage.noise.value_or(0);
   consider(Figure::Rel, damage.rel);
   if (measured) {
     consider(Figure::Kl, damage.kl);
@@ -125,17 +125,16 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
     consider(Figure::Noise, damage.noise);
     consider(Figure::FlushedTokens, damage.flushed_tokens);
   }
-  damage.fitness = damage.severity > 1 ? Fitness::Keep16 : Fitness::Fine;
-  const auto unknown = [&](Figure figure) {
-    if (damage.fitness == Fitness::Fine) damage.decided_by = figure;
-    damage.fitness = Fitness::Keep16;
-    damage.severity = std::max(damage.severity, 1.0);
-  };
-  // Keys clipped on purpose may be those that all queries look at.
-  if (!measured && damage.clips && damage.noise) unknown(Figure::Clipped);
-  // Measured near the limit: rows beyond the sample may be beyond it.
-  if (measured && damage.severity > kNear && noise > kMoves) unknown(Figure::Noise);
   damage.severity = std::max(damage.severity, 0.0);
+  damage.fitness = damage.severity > 1 ? Fitness::Keep16 : Fitness::Fine;
+  if (damage.fitness == Fitness::Keep16) return;
+  const bool is_near = damage.kl.value_or(0) > kNear * kNear * limits.kl && damage.noise.value_or(0) > kReorders;
+  // Keys clipped on purpose may be those that all queries look at.
+  const bool clips_keys = damage.clips && damage.noise;
+  if (!(measured ? is_near : clips_keys)) return;
+  damage.decided_by = measured ? Figure::Noise : Figure::Clipped;
+  damage.fitness = Fitness::Keep16;
+  damage.severity = 1;
 }
 
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {

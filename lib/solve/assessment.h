@@ -40,7 +40,8 @@ struct DamageAtScale {
   std::optional<double> kl;  // measured: mean KL of attention weights of the worst query head, in nats
   // Queries whose logits move by nats: the KL that rows beyond the sample may have.
   std::optional<double> kl_unseen;
-  // Measured, or predicted: relative change of what the layer adds to the residual stream. Values and latent rows.
+  // Measured, or predicted: relative change of what the layer adds to the residual stream. Of keys and queries measured
+  // alone, and not where the output is normed.
   std::optional<double> rel;
   // Predicted, in nats. Keys, latent rows, queries; not where logits have a soft cap and were measured.
   std::optional<double> noise;

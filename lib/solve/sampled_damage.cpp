@@ -13,10 +13,17 @@ namespace {
 // What none of n rows shows may be in 3 of n (the rule of three).
 constexpr double kUnseenRows = 3;
 
-/// A format that was tried, and the rungs of all heads, or of each.
+// How many octaves below a scale the rung may be that stands for it.
+constexpr int kFurthest = 8;
+
+// Up to a nat the KL of weights goes with the square of the noise. Beyond, the logits with most noise do not decide.
+constexpr double kSaturated = 1;
+
+/// What was tried in place of the scales of all heads, or of each.
 struct Trial {
   SampleFormat format;
   std::vector<int> rungs;
+  bool on_same_grid;  // as the scales: uniform ones, and E4M3's at powers of two
 
   std::optional<int> common() const {
     const bool alike = std::ranges::adjacent_find(rungs, std::not_equal_to()) == rungs.end();
@@ -24,17 +31,22 @@ struct Trial {
   }
 };
 
+double ratio_of(double x, double y) { return y > 0 ? x / y : 1; }
+
 std::optional<SampleFormat> tried_as(const NumberFormat& format) {
   if (format.name == number_format("int8").name) return SampleFormat::Int8;
   return format.mantissa_bits == number_format("fp8_e4m3").mantissa_bits ? std::optional(SampleFormat::E4m3)
                                                                          : std::nullopt;
 }
 
+const NumberFormat& format_of(SampleFormat tried) {
+  return number_format(tried == SampleFormat::Int8 ? "int8" : "fp8_e4m3");
+}
+
 /// log2 of the scale at which the format that was tried rounds like the given one: their ranges lie alike, so that a
 /// power of two stays one.
 double place_of(const NumberFormat& format, SampleFormat tried, float scale) {
-  const NumberFormat& other = number_format(tried == SampleFormat::Int8 ? "int8" : "fp8_e4m3");
-  return std::log2(static_cast<double>(scale) * format.smallest_subnormal / other.smallest_subnormal);
+  return std::log2(static_cast<double>(scale) * format.smallest_subnormal / format_of(tried).smallest_subnormal);
 }
 
 /// Over readers and heads.
@@ -109,55 +121,76 @@ double change_by_kl(const Samples& keys) {
   return ratio;
 }
 
-/// What moves little weight may move much of the output, as where a learned sink has nearly all of the weight. In
-/// diffuse attention noise of n nats is a KL of n²/2 and changes the output by n: so half of the squared change is the
-/// KL that would be as bad. Of keys, or of queries whose KL is given. 0 where it was not measured; where the output is
-/// normed, only the change of its direction would count.
-double kl_of_change(const CacheStatistics& cache, CacheSite site, const Trial& trial, double kl) {
-  if (cache.layout.normed_output) return 0;
+/// Squared change of the layer's output by weights that move: with keys rounded, or with queries whose KL is given.
+/// None where it was not measured; where the output is normed, only the change of its direction would count.
+std::optional<double> change_by_weights(const CacheStatistics& cache, CacheSite site, const Trial& trial, double kl) {
+  if (cache.layout.normed_output) return std::nullopt;
   const Samples keys(cache.at(cache.layout.is_mla() ? CacheSite::Latent : CacheSite::Key), trial.format);
-  if (site == CacheSite::Query) return kl * change_by_kl(keys) / 2;
-  if (site != CacheSite::Key) return 0;
-  return keys.mean(SampledFigure::KeyLayerChange, trial.common()).value_or(0) / 2;
+  if (site == CacheSite::Query) return kl * change_by_kl(keys);
+  return keys.mean(SampledFigure::KeyLayerChange, trial.common());
 }
 
-/// None where one of the site's figures was not measured there.
+PredictedDamage predict_at(const CacheStatistics& cache, CacheSite site, const Trial& trial) {
+  std::vector<float> scales;
+  for (const int rung : trial.rungs) scales.push_back(scale_of_rung(rung));
+  return predict_damage(cache, site, format_of(trial.format), scales);
+}
+
+/// How many times as large an error of the logits is at the scales as where it was measured.
+double noise_factor(const PredictedDamage& at_scales, const PredictedDamage& at_rungs, bool on_same_grid) {
+  if (at_scales.clips) return 1;  // what is clipped may be what queries look at: no square of an error tells
+  if (on_same_grid) return ratio_of(at_scales.noise, at_rungs.noise);
+  return ratio_of(std::min(at_scales.noise, kSaturated), std::min(at_rungs.noise, kSaturated));
+}
+
+/// None where one of the site's figures was not measured there, or with values clipped that the scales do not clip.
 std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite site, const Trial& trial,
                                        const PredictedDamage& predicted) {
   const Samples samples(cache.at(site), trial.format);
+  const bool is_query = site == CacheSite::Query;
+  const bool meets_logits = site != CacheSite::Value, is_output = site == CacheSite::Value || site == CacheSite::Latent;
+  const int64_t group = is_query ? 1 : cache.layout.n_heads / cache.layout.n_kv_heads;
+  const auto rung_of = [&](int32_t head) {
+    return trial.rungs[trial.rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)];
+  };
+  const auto worst = samples.worst(is_query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, rung_of);
+  const std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
+  if ((meets_logits && !worst) || (is_output && !change)) return std::nullopt;
+
   SampledDamage damage;
-  if (site != CacheSite::Value) {
-    const bool query = site == CacheSite::Query;
-    const int64_t group = query ? 1 : cache.layout.n_heads / cache.layout.n_kv_heads;
-    const auto rung_of = [&](int32_t head) {
-      return trial.rungs[trial.rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)];
-    };
-    const auto worst = samples.worst(query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, rung_of);
-    if (!worst) return std::nullopt;
+  damage.on_stream = stream_change(samples, trial.common());
+  const PredictedDamage at_rungs = predict_at(cache, site, trial);
+  if (at_rungs.clips && !predicted.clips) return std::nullopt;
+  if (meets_logits) {
     // A query whose logits move by nats may lose the key that it looked at: it then costs as many nats. Each query is
     // rounded on its own, few of them say little.
-    if (query) damage.kl_unseen = kUnseenRows * predicted.typical_noise / static_cast<double>(worst->rows);
-    damage.kl = std::max(worst->mean, kl_of_change(cache, site, trial, worst->mean));
+    if (is_query) damage.kl_unseen = kUnseenRows * predicted.typical_noise / static_cast<double>(worst->rows);
+    const double factor = noise_factor(predicted, at_rungs, trial.on_same_grid);
+    damage.kl = worst->mean * factor * factor;
+    if (const auto moved = change_by_weights(cache, site, trial, worst->mean)) damage.rel = std::sqrt(*moved) * factor;
   }
-  damage.on_stream = stream_change(samples, trial.common());
-  if (site == CacheSite::Value || site == CacheSite::Latent) {
-    const std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
-    if (!change) return std::nullopt;
+  if (is_output) {
     // Of the output as it is. Where offsets that tokens share are most of it, the change of what varies counts, which
     // attention averages as it averages what varies.
-    damage.rel = std::max(std::sqrt(*change), predicted.rel_varying);
+    const double of_values = std::sqrt(*change) * ratio_of(predicted.rel_raw, at_rungs.rel_raw);
+    damage.rel = std::max(std::hypot(of_values, damage.rel.value_or(0)), predicted.rel_varying);
   }
   return damage;
 }
 
-/// None of it clips for scales that do not, and none that does not for scales that do.
-std::vector<int> rungs_of(const NumberFormat& format, SampleFormat tried, std::span<const float> scales, bool clips) {
-  std::vector<int> rungs;
+bool is_power_of_two(float scale) {
+  int exponent = 0;
+  return std::frexp(scale, &exponent) == 0.5f;
+}
+
+/// The nearest powers of two; where scales clip nothing, those that do not either.
+Trial trial_for(const NumberFormat& format, SampleFormat tried, std::span<const float> scales, bool clips) {
+  Trial trial{tried, {}, tried == SampleFormat::Int8 || std::ranges::all_of(scales, is_power_of_two)};
   for (const float scale : scales) {
     const double place = place_of(format, tried, scale);
-    rungs.push_back(static_cast<int>(clips ? std::floor(place) : std::ceil(place)));
+    trial.rungs.push_back(static_cast<int>(clips ? std::round(place) : std::ceil(place)));
   }
-  return rungs;
+  return trial;
 }
 
 }  // namespace
@@ -177,7 +210,12 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   const std::optional<SampleFormat> tried = tried_as(format);
   const bool by_channel = scales.size() > s.heads.size();  // no rung has scales of channels
   if (s.sampled.empty() || !tried || by_channel) return std::nullopt;
-  return damage_of(cache, site, {*tried, rungs_of(format, *tried, scales, predicted.clips)}, predicted);
+  Trial trial = trial_for(format, *tried, scales, predicted.clips);
+  for (int below = 0; below <= kFurthest; ++below) {
+    if (const auto damage = damage_of(cache, site, trial, predicted)) return damage;
+    for (int& rung : trial.rungs) --rung;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kvcal

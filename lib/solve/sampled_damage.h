@@ -19,11 +19,11 @@ struct SampledDamage {
   std::optional<double> kl, kl_unseen, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
 };
 
-/// Measured at the scales where they are powers of two, as E4M3's default ones are; else at the next larger one, which
-/// clips no more, or at the next smaller one for scales that clip. None where nothing was tried in the format (E4M3
-/// stands for its sibling with another bias), where a scale is too far from what sequences needed to have been tried
-/// for nine in ten of the sampled rows' tokens, and for scales of channels. `scales` as in assess(). `predicted`: at
-/// these.
+/// Measured at the scales where they are powers of two that were tried for nine in ten of the sampled rows' tokens, as
+/// E4M3's default ones mostly are. Else at the next larger power of two, at the nearest for scales that clip, or at one
+/// of those below, and multiplied by what statistics predict of the ratio. None where nothing was tried in the format
+/// (E4M3 stands for its sibling with another bias) or near, and for scales of channels. `scales` as in assess().
+/// `predicted`: at these.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales, const PredictedDamage& predicted);
 

@@ -46,6 +46,7 @@ SolveOptions options_of(const Json& run) {
   options.format = get_string(run, "dtype");
   options.policy = get_string_or(run, "policy", "absmax");
   options.percentile = get_number_or(run, "percentile", options.percentile);
+  if (run.contains("headroom")) options.headroom = get_number_or(run, "headroom", 0);
   options.granularity = granularity_from_name(get_string_or(run, "granularity", "tensor"));
   return options;
 }

@@ -28,7 +28,7 @@ NEAR = 1.1  # how near a limit of `scale` an error has to be for the second coun
 
 def flags(run):
     out = ["--dtype", run["dtype"]]
-    for key in ("policy", "percentile", "granularity"):
+    for key in ("policy", "percentile", "granularity", "headroom"):
         out += [f"--{key}", str(run[key])] if key in run else []
     return out
 

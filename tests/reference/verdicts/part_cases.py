@@ -1,6 +1,7 @@
 """Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.toml names the parts."""
 from case_words import FNUZ, FP8, HEAD, INT8, case, each_head, edit, latent_case, table
 from key_cases import percentile
+from random_cases import random_case
 from value_cases import own_kind, unread
 
 V, K, ROW = ["value"], ["key"], ["latent"]
@@ -207,4 +208,29 @@ SHARED = [
        v=table(3, edit([0, 128], add=215.0), edit([128, 256], add=-215.0)), **own_kind()),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST + SHARED
+
+
+def drawn(name, about, sites, seed, index, **given):
+    """A case of random_cases.py, with its tables."""
+    return {**random_case(seed, index), "name": name, "about": about, "sites": sites, **given}
+
+
+# Scales that were not tried themselves.
+UNTRIED = [
+    of("v_between_int8", "the scale is .53, just above a power of two: the next one is nearly twice as coarse, and so is 1.0", V, runs=[INT8],
+       more={"heads": 4, "kv_heads": 4, "head_dim": 128, "prompts": chats(203, 310, 151)},
+       v=table(.561, *each_head(4, 128, 15, add=2.233), *each_head(4, 128, 20, set=67.5, rows=0), kind="cubed")),
+    drawn("q_between_int8", "the scale is just above a power of two: at the next one the layer is lost beyond doubt, as it is at 1.0",
+          ["query"], 204, 85),
+    of("k_in_few_cells", "a channel at 75.62 +- .38 lies well in a cell of the scale, and across a border at 1.0 and the power of two",
+       K, runs=[{**FNUZ, "policy": "percentile", "percentile": 99.99}], more={"kv_heads": 1, "prompts": chats(203, 310, 151)},
+       k=table(.38, *each_head(1, 64, 28, add=75.62)), q=table(.892)),
+    drawn("k_far_above_the_ladder", "two kinds, each looks at its own; a scale beyond all that were tried loses little, 1.0 loses the layer", K,
+          204, 49, runs=[{**FNUZ, "headroom": 5300}]),
+    of("k_mean_of_kinds", "keys of two sizes: at 1.0 weights hardly move, and the output by an eighth", K,
+       more={"heads": 8, "head_dim": 128, "prompts": chats(203, 310, 151)}, k=table(298, edit([128, 256], times=.000373)),
+       q=table(.00155)),
+    drawn("q_rows_beyond", "few queries change what they look at: the mean KL of those sampled is a quarter of that of all", ["query"], 203, 12),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST + SHARED + UNTRIED
