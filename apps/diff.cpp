@@ -119,7 +119,7 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
                    a == b ? a : a + " -> " + b});
     if (!s.effect.empty()) effects.add("layer " + std::to_string(s.layer) + " " + site + ": " + s.effect);
   }
-  if (n_changed + n_effects > 0) write_lines(table.text() + Lines("") + effects);
+  if (n_changed + n_effects > 0) write_result(table.text() + Lines("") + effects);
   write_line(n_changed, " of ", d.sites.size(), " scales changed, by at most ", figure(100 * largest), " %; ",
              n_effects, " of them with an effect; ", (d.within(flags.tolerance) ? "within" : "NOT within"),
              " the tolerance of ", figure(100 * flags.tolerance), " %");

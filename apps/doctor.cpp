@@ -108,7 +108,7 @@ Exit run(const DoctorFlags& flags) {
     if (flags.json)
       write_json(catalog_json());
     else
-      write_lines(catalog_text());
+      write_result(catalog_text());
     return Exit::Done;
   }
   const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
@@ -116,13 +116,13 @@ Exit run(const DoctorFlags& flags) {
   if (!any) fail("doctor: no input; give it a log, a command or a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
   if (flags.facts && !flags.json) {
-    write_lines(facts_text(diagnosis.facts));
+    write_result(facts_text(diagnosis.facts));
     return Exit::Done;
   }
   if (flags.json)
     write_json(diagnosis_json(diagnosis));
   else
-    write_lines(diagnosis_text(diagnosis));
+    write_result(diagnosis_text(diagnosis));
   return diagnosis.findings.empty() ? Exit::Done : Exit::Findings;
 }
 

@@ -55,8 +55,10 @@ Exit run(const DriftFlags& flags) {
   for (const std::string& note : drift.notes()) say("kvcal: ", note);
   if (flags.json || flags.format == "json")
     write_json(to_json(flags, drift));
+  else if (flags.format == "text")
+    write_result(drift_text(drift.sites()));
   else
-    write_lines((flags.format == "text" ? drift_text(drift.sites()) : drift_prometheus(drift.sites())));
+    write_lines(drift_prometheus(drift.sites()));
   return drift.within() ? Exit::Done : Exit::Findings;
 }
 

@@ -90,7 +90,7 @@ void add_explain(CLI::App& app, Job& chosen) {
     chosen = [ids] {
       Lines text;
       for (const std::string& id : *ids) text += explained(id);
-      write_lines(text);
+      write_result(text);
       return Exit::Done;
     };
   });

@@ -264,7 +264,7 @@ void print_layers(const ModelSpec& spec) {
     cells.insert(cells.begin(), cut_to_width(ranges_text(indexes), kRangesWidth));
     table.add_row(cells);
   }
-  write_lines(table.text());
+  write_result(table.text());
 }
 
 void print_model(const ModelSpec& spec, bool mtp_layer) {

@@ -25,6 +25,10 @@ struct Painted {
 constexpr std::array kAnswers = {Painted{"keep16", kRed}, Painted{"needed", kCyan}};
 constexpr std::array kMessages = {Painted{"kvcal: error:", kRed}, Painted{"kvcal: warning:", kYellow}};
 
+/// What a line begins with that names a finding: "error S14 ...", "warning E15: ...".
+constexpr std::array kSeverities = {Painted{"fatal", kRed}, Painted{"error", kRed}, Painted{"warning", kYellow}};
+constexpr std::array kVerdicts = {Painted{"NOT valid", kRed}, Painted{"NOT within", kRed}};
+
 std::string in_color(const Painted& p) { return std::string(p.color) + std::string(p.word) + std::string(kPlain); }
 
 /// Whether a word at `at` stands alone: "fine:" begins the line, or two spaces, or its begin and end, are around it.
@@ -34,10 +38,34 @@ bool stands_alone(std::string_view line, size_t at, size_t length) {
   return line.substr(0, at).ends_with("  ") && (rest.empty() || rest.starts_with("  "));
 }
 
+bool is_capital(char c) { return 'A' <= c && c <= 'Z'; }
+
+/// Of a line that begins with a finding.
+const Painted* severity_of(std::string_view line) {
+  for (const Painted& p : kSeverities) {
+    const size_t id = p.word.size() + 1;
+    if (line.starts_with(p.word) && line.size() > id && line[id - 1] == ' ' && is_capital(line[id])) return &p;
+  }
+  return nullptr;
+}
+
+const Painted* verdict_at(std::string_view line, size_t at) {
+  for (const Painted& p : kVerdicts)
+    if (line.substr(at).starts_with(p.word) &&
+        (line.substr(0, at).ends_with(": ") || line.substr(0, at).ends_with("; ")))
+      return &p;
+  return nullptr;
+}
+
 std::string painted_line(std::string_view line) {
   std::string out;
+  if (const Painted* severity = severity_of(line)) {
+    out = in_color(*severity);
+    line.remove_prefix(severity->word.size());
+    return out + std::string(line);
+  }
   for (size_t at = 0; at < line.size();) {
-    const Painted* found = nullptr;
+    const Painted* found = verdict_at(line, at);
     for (const Painted& p : kAnswers)
       if (line.substr(at).starts_with(p.word) && stands_alone(line, at, p.word.size())) found = &p;
     out += found ? in_color(*found) : std::string(1, line[at]);
@@ -46,21 +74,45 @@ std::string painted_line(std::string_view line) {
   return out;
 }
 
-/// A column-aligned row has two spaces between words; a sentence has one.
-bool is_sentence(std::string_view line) { return !line.starts_with(' ') && line.find("  ") == line.npos; }
+bool is_of_label(char c) {
+  return c == ' ' || c == '(' || c == ')' || ('a' <= c && c <= 'z') || is_capital(c) || ('0' <= c && c <= '9');
+}
+
+/// Where the text begins that follows on a label: "fold:    why", "  fix: what". 0 without a label, as in a command.
+size_t text_after_label(std::string_view line) {
+  size_t colon = 0;
+  while (colon < line.size() && is_of_label(line[colon])) ++colon;
+  if (colon == line.size() || line[colon] != ':') return 0;
+  return std::min(line.find_first_not_of(' ', colon + 1), line.size());
+}
+
+/// A column-aligned row has two spaces between words, a command begins with them; a sentence has one.
+bool is_sentence(std::string_view line) {
+  const std::string_view text = line.substr(text_after_label(line));
+  return !text.starts_with(' ') && text.find("  ") == text.npos;
+}
+
+/// Further lines begin below the text of an aligned label that leaves room, else two columns further in.
+std::string indent_of(std::string_view line, int width) {
+  const size_t text = text_after_label(line);
+  const bool is_aligned = text >= 2 && text <= static_cast<size_t>(width) / 2 && line.substr(text - 2, 2) == "  ";
+  return std::string(is_aligned ? text : std::min(line.find_first_not_of(' '), line.size()) + 2, ' ');
+}
 
 std::string wrapped(std::string_view line, int width) {
   std::string out, indent;
+  const std::string further = indent_of(line, width);
   while (display_width(line) + static_cast<int>(indent.size()) > width) {
     const size_t room = static_cast<size_t>(width) - indent.size();
-    size_t end = line.find(' '), next = end;
+    const size_t first = indent.empty() ? text_after_label(line) : 0;
+    size_t end = line.find(' ', first), next = end;
     for (; next != line.npos && display_width(line.substr(0, next)) <= static_cast<int>(room);
          next = line.find(' ', next + 1))
       end = next;
     if (end == line.npos) break;
     out += indent + std::string(line.substr(0, end)) + "\n";
     line.remove_prefix(end + 1);
-    indent = "  ";
+    indent = further;
   }
   return out + indent + std::string(line);
 }

@@ -233,7 +233,7 @@ void print_sequences(const Planned& p) {
   }
   write_line();
   write_line("sequences at a time:");
-  write_lines(table.text());
+  write_result(table.text());
 }
 
 std::vector<int64_t> concurrencies_of(const Planned& p) {
@@ -251,7 +251,7 @@ void print_contexts(const Planned& p) {
   }
   write_line();
   write_line("longest context, of at most ", grouped(longest), " tokens:");
-  write_lines(table.text());
+  write_result(table.text());
 }
 
 void print_text(const Planned& p) {

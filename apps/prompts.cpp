@@ -137,7 +137,7 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
   if (job.ids) {
     std::string ids = "ids:";
     for (const int32_t id : prompt.input_ids) ids += " " + std::to_string(id);
-    write_line(ids);
+    write_lines(Lines(ids));
   }
   write_line();
 }

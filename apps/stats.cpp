@@ -124,8 +124,8 @@ void print_text(const Statistics& s) {
       add_rows(table, c.layout.layer, "row", std::span(&row, 1), s.run);
     }
   }
-  write_lines(table.text());
-  write_lines(evidence_tables(s));
+  write_result(table.text());
+  write_result(evidence_tables(s));
 }
 
 Exit run(const StatsFlags& flags) {
@@ -133,7 +133,7 @@ Exit run(const StatsFlags& flags) {
   if (flags.json)
     write_json(to_json(statistics));
   else if (flags.formats)
-    write_lines(formats_table(statistics));
+    write_result(formats_table(statistics));
   else
     print_text(statistics);
   return Exit::Done;

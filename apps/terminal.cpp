@@ -39,25 +39,32 @@ int columns_of_environment() {
   return error == std::errc() && rest == end ? columns : 0;
 }
 
-int columns_of_terminal() {
+int columns_of_terminal(int descriptor) {
   winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int columns_of(int descriptor) {
+  int columns = columns_of_environment();
+  if (columns <= 0) columns = columns_of_terminal(descriptor);
+  return columns <= 0 ? kUsualColumns : std::max(columns, kFewestColumns);
+}
+
+// Whoever sets COLUMNS wants lines of that width in a file or pipe, too; messages stay in one line there.
+bool wraps(int descriptor) {
+  return isatty(descriptor) == 1 || (descriptor == STDOUT_FILENO && columns_of_environment() > 0);
 }
 
 // For whoever reads it there.
 std::string dressed(const Lines& lines, int descriptor) {
   std::string text = lines.text();
-  if (isatty(descriptor) == 1) text = wrapped_sentences(text, output_columns());
+  if (wraps(descriptor)) text = wrapped_sentences(text, columns_of(descriptor));
   return has_color(descriptor) ? painted_answers(text) : text;
 }
 
 }  // namespace
 
-int output_columns() {
-  int columns = columns_of_environment();
-  if (columns <= 0) columns = columns_of_terminal();
-  return columns <= 0 ? kUsualColumns : std::max(columns, kFewestColumns);
-}
+int output_columns() { return columns_of(STDOUT_FILENO); }
 
 void write_lines(const Lines& lines) { std::cout << lines.text(); }
 
@@ -75,10 +82,9 @@ void flush_output() {
 }
 
 void say_lines(const Lines& lines) noexcept {
-  if (has_color(STDERR_FILENO))
-    say_raw(painted_messages(lines.text()));
-  else
-    say_raw(lines.text());
+  std::string text = lines.text();
+  if (wraps(STDERR_FILENO)) text = wrapped_sentences(text, columns_of(STDERR_FILENO));
+  say_raw(has_color(STDERR_FILENO) ? painted_messages(text) : text);
 }
 
 void write_result(const Lines& lines) { std::cout << dressed(lines, STDOUT_FILENO); }

@@ -15,7 +15,7 @@ namespace kvcal {
 /// 40.
 int output_columns();
 
-/// To standard output, which holds results.
+/// To standard output, which holds results: as it is.
 void write_lines(const Lines& lines);
 
 /// As JSON, indented by `indent`, -1: in one line. Names may come from untrusted files: what is no UTF-8 is replaced,
@@ -36,7 +36,8 @@ void flush_output();
 /// is lost and the program goes on.
 void say_lines(const Lines& lines) noexcept;
 
-/// Sentences and tables of answers: on a terminal with long lines broken between words, and in color (paint.h).
+/// Sentences and tables of answers: on a terminal, or where COLUMNS is set, with long lines broken between words, and
+/// in color (paint.h).
 void write_result(const Lines& lines);
 void say_result(const Lines& lines);
 
@@ -55,10 +56,10 @@ std::string line_of(const Parts&... parts) {
   return line.str();
 }
 
-/// One line of standard output, or of standard error.
+/// A sentence on standard output, or on standard error.
 template <class... Parts>
 void write_line(const Parts&... parts) {
-  write_lines(Lines(line_of(parts...)));
+  write_result(Lines(line_of(parts...)));
 }
 template <class... Parts>
 void say(const Parts&... parts) {

@@ -18,6 +18,7 @@
 #include "idle_options.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
+#include "table.h"
 #include "terminal.h"
 #include "validate/output.h"
 #include "validate/validate_evaluation.h"
@@ -65,13 +66,26 @@ void check_format(const std::string& format) {
   if (std::find(known.begin(), known.end(), format) == known.end()) fail_unknown("format", format, known);
 }
 
+Lines served_table(const std::vector<ServedScales>& served) {
+  const std::vector<std::vector<std::string>> rows = served_rows(served);
+  if (rows.empty()) return {};
+  std::vector<Table::Column> columns;
+  for (const std::string& title : rows[0]) columns.push_back({title});
+  columns[1].spare = 1;  // the module, which the layer tells
+  Table table(columns);
+  for (size_t i = 1; i < rows.size(); ++i) table.add_row(rows[i]);
+  return table.text();
+}
+
 void print(const Validated& result, const std::string& format) {
   if (format == "json")
     write_json(json_report(result));
   else if (format == "sarif")
     write_json(sarif_report(result, {build_info().version, build_info().site}));
+  else if (format == "github")
+    write_lines(github_report(result));
   else
-    write_lines(format == "github" ? github_report(result) : text_report(result));
+    write_result(text_report(result, served_table(result.served)));
 }
 
 std::vector<Server> servers_of(const ValidateFlags& flags) {
@@ -144,7 +158,7 @@ Exit run(const ValidateFlags& flags) {
     if (format == "json")
       write_json(rules_json());
     else
-      write_lines(rules_text());
+      write_result(rules_text());
     return Exit::Done;
   }
   if (flags.file.empty()) fail("validate: FILE is required; see 'kvcal validate --help'");

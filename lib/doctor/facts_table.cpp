@@ -134,7 +134,7 @@ Lines facts_text(const Facts& f) {
   for (const FactRow& row : rows) width = std::max(width, row.name.size());
   Lines text;
   for (const FactRow& row : rows)
-    text.add(row.name + std::string(width + 2 - row.name.size(), ' ') +
+    text.add(row.name + ":" + std::string(width + 2 - row.name.size(), ' ') +
              (row.value.empty() ? "not known; would settle it: " + printable(row.from)
                                 : printable(row.value) + " [" + printable(row.from) + "]"));
   return text;

@@ -124,7 +124,7 @@ Json sarif_result(const Finding& f, const Validated& v) {
 
 }  // namespace
 
-Lines text_report(const Validated& v) {
+Lines text_report(const Validated& v, const Lines& served) {
   std::vector<const Finding*> sorted;
   for (const Finding& f : v.report.findings) sorted.push_back(&f);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Finding* a, const Finding* b) {
@@ -140,7 +140,7 @@ Lines text_report(const Validated& v) {
     if (f->rule != before) text.add("    fix: " + std::string(rule.fix));
     before = f->rule;
   }
-  return text + (v.verbose ? skipped_text(v.report) : Lines()) + served_text(v.served) + closing_line(v);
+  return text + (v.verbose ? skipped_text(v.report) : Lines()) + served_text(v.served) + served + closing_line(v);
 }
 
 Json json_report(const Validated& v) {

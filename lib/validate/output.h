@@ -19,7 +19,8 @@ struct Validated {
   bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
 };
 
-Lines text_report(const Validated& result);
+/// `served`: the table of served_rows(), as wide as the terminal.
+Lines text_report(const Validated& result, const Lines& served = {});
 Json json_report(const Validated& result);
 /// Of the program that reports.
 struct Reporter {

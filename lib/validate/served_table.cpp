@@ -19,22 +19,6 @@ std::string cell_of(const ServedLayer& l) {
   return short_text(l.key) + value + (l.note.empty() ? "" : " (" + l.note + ")");
 }
 
-using Row = std::vector<std::string>;
-
-Lines padded(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const Row& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  Lines text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += (i ? "  " : "") + (i + 1 < row.size() ? row[i] + std::string(widths[i] - row[i].size(), ' ') : row[i]);
-    text.add(line);
-  }
-  return text;
-}
-
 /// The layers of a server that starts, else none: all servers know the same caches.
 const ServedScales* any_started(const std::vector<ServedScales>& served) {
   const auto found = std::find_if(served.begin(), served.end(), [](const ServedScales& s) { return s.starts(); });
@@ -44,23 +28,26 @@ const ServedScales* any_started(const std::vector<ServedScales>& served) {
 }  // namespace
 
 Lines served_text(const std::vector<ServedScales>& served) {
-  if (served.empty()) return {};
   Lines text;
   for (const ServedScales& s : served)
     if (!s.known) text.add(str(s.server) + ": what it uses is not known");
   for (const ServedScales& s : served)
     if (!s.stops.empty()) text.add(str(s.server) + " does not start: " + s.stops.front().reason);
+  return text;
+}
+
+std::vector<std::vector<std::string>> served_rows(const std::vector<ServedScales>& served) {
   const ServedScales* first = any_started(served);
-  if (!first) return text;
-  std::vector<Row> rows = {{"layer", "module"}};
+  if (!first) return {};
+  std::vector<std::vector<std::string>> rows = {{"layer", "module"}};
   for (const ServedScales& s : served)
     if (s.starts()) rows[0].push_back(str(s.server) + " uses (key, value)");
   for (size_t i = 0; i < first->layers.size(); ++i) {
-    rows.push_back({std::to_string(first->layers[i].layer), printable(first->layers[i].module)});
+    rows.push_back({std::to_string(first->layers[i].layer), first->layers[i].module});
     for (const ServedScales& s : served)
-      if (s.starts()) rows.back().push_back(printable(cell_of(s.layers[i])));
+      if (s.starts()) rows.back().push_back(cell_of(s.layers[i]));
   }
-  return text + padded(rows);
+  return rows;
 }
 
 Json served_json(const std::vector<ServedScales>& served) {

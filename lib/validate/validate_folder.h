@@ -31,8 +31,11 @@ FolderReport validate_folder(const std::filesystem::path& folder, std::string_vi
 /// What a scale file is as --quantization-param-path of the servers: rule V08.
 void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report);
 
-/// A line per layer and the value that each server uses; "" without servers.
+/// What keeps servers from starting, and which are not known.
 Lines served_text(const std::vector<ServedScales>& served);
+/// Titles, then a row for each layer with the values that each server uses, not yet printable; none where no server
+/// starts.
+std::vector<std::vector<std::string>> served_rows(const std::vector<ServedScales>& served);
 Json served_json(const std::vector<ServedScales>& served);
 
 }  // namespace kvcal

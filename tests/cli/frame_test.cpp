@@ -123,10 +123,21 @@ TEST(Paint, BreaksSentencesButNoCommandAndNoTable) {
   EXPECT_EQ(wrapped_sentences("日本 日本 日本\n", 9), "日本 日本\n  日本\n");
 }
 
+TEST(Paint, PutsFurtherLinesBelowTheTextOfALabel) {
+  EXPECT_EQ(wrapped_sentences("fold:   one two three four\n", 16),
+            "fold:   one two\n        three\n        four\n");
+  EXPECT_EQ(wrapped_sentences("  fix: one two three\n", 14), "  fix: one two\n    three\n");
+  EXPECT_EQ(wrapped_sentences("  python3 -m x: one two three\n", 14), "  python3 -m x: one two three\n");
+}
+
 TEST(Paint, KnowsAnswersFromOtherWords) {
   EXPECT_EQ(painted_answers("    3  key  needed  keep16\n"),
             "    3  key  \x1b[36mneeded\x1b[0m  \x1b[1;31mkeep16\x1b[0m\n");
   EXPECT_EQ(painted_answers("keep16: it is needed, check it\n"), "\x1b[1;31mkeep16\x1b[0m: it is needed, check it\n");
+  EXPECT_EQ(painted_answers("error S14 a: error S14\nerror in a\nwarning E15: x\n"),
+            "\x1b[1;31merror\x1b[0m S14 a: error S14\nerror in a\n\x1b[33mwarning\x1b[0m E15: x\n");
+  EXPECT_EQ(painted_answers("s.json: NOT valid, 1 error\nNOT valid\n"),
+            "s.json: \x1b[1;31mNOT valid\x1b[0m, 1 error\nNOT valid\n");
   EXPECT_EQ(painted_messages("kvcal: error: no\nerror: no\n"), "kvcal: \x1b[1;31merror:\x1b[0m no\nerror: no\n");
 }
 
