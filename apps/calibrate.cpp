@@ -91,17 +91,20 @@ Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, c
   return json;
 }
 
+NextStepInputs next_of(const CalibrateFlags& flags) {
+  return {.scales = {},
+          .model = flags.named,
+          .folder = flags.model,
+          .prompts = words_of(flags.prompts),
+          .evaluates = !flags.evaluation.empty()};
+}
+
 // Returns what the closing line says of the file.
 std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const Json& more) {
   const Artifact& artifact = *result.artifact;
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
-  flags.output.print(artifact, sha256, more,
-                     {.scales = {},
-                      .model = flags.named,
-                      .folder = flags.model,
-                      .prompts = words_of(flags.prompts),
-                      .evaluates = !flags.evaluation.empty()});
+  flags.output.print(artifact, sha256, more, next_of(flags));
   if (!flags.output.quiet && !result.activation_quant.empty())
     say(emulation_text(result.activation_quant, flags.output.path));
   return flags.output.name() + " sha256 " + sha256.substr(0, 16);
@@ -134,7 +137,7 @@ void say_up_to_date(const CalibrateFlags& flags, const EarlierResult& earlier) {
 
 // Nothing was run: the file and its statistics stay as they are.
 Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
-  if (flags.output.json) flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}}, {});
+  flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}}, next_of(flags));
   say_up_to_date(flags, earlier);
   return Exit::Done;
 }
@@ -180,7 +183,10 @@ Exit checked(const CalibrateFlags& flags, CalibrationOptions options, CalibrateC
     why = "there is no such file";
   }
   const std::string file = flags.output.path.string();
-  if (flags.output.json) write_json({{"scales", file}, {"stale", !why.empty()}, {"why", why}});
+  if (flags.output.json)
+    write_json({{"scales", file}, {"stale", !why.empty()}, {"why", why}});
+  else if (why.empty())
+    flags.output.print(*earlier.artifact, earlier.sha256, {}, next_of(flags));
   if (!why.empty())
     say("kvcal: ", file, " is stale; ", why);
   else
