@@ -28,6 +28,7 @@ LIBRARIES = {
 HEADERS = {
     "libcli11-dev": "BSD-3-Clause",
     "libeigen3-dev": "MPL-2.0",
+    "libtomlplusplus-dev": "MIT",
     "libvalijson-dev": "BSD-2-Clause",
     "nlohmann-json3-dev": "MIT",
 }

@@ -14,6 +14,7 @@
 #include "help_format.h"
 #include "hub_cache.h"
 #include "paint.h"
+#include "project_file.h"
 #include "terminal.h"
 
 namespace kvcal {
@@ -129,6 +130,21 @@ std::vector<std::string> as_options(std::vector<std::string> arguments) {
   return arguments;
 }
 
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& a) { return a == "-h" || a.starts_with("--help"); });
+}
+
+Job parse(std::vector<std::string> arguments);
+
+/// Alone in a project: what is stale, and what follows.
+Job project_step() {
+  return [check = parse({"calibrate", "--check"})] {
+    const Exit exit = check();
+    if (exit == Exit::Findings) write_lines(Lines("next: calibrate:") + Lines("  kvcal calibrate --if-changed"));
+    return exit;
+  };
+}
+
 Job parse(std::vector<std::string> arguments) {
   CLI::App app("Measures what a language model caches, and computes the scales of an FP8 cache.", "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
@@ -151,6 +167,7 @@ Job parse(std::vector<std::string> arguments) {
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
+  if (arguments.empty() && has_project_file()) return project_step();
   if (arguments.empty())
     return [help = app.help()] {
       if (const Lines step = first_step(); !step.empty()) {
@@ -166,6 +183,8 @@ Job parse(std::vector<std::string> arguments) {
     fail_unknown("verb", first, names);
   if (arguments.size() == 2 && (arguments[1] == "--version" || arguments[1] == "-V")) return print(version_text());
 
+  if (!first.starts_with("-") && has_project_file() && !asks_for_help(arguments))
+    take_project_defaults(*app.get_subcommand(first));
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));

@@ -19,9 +19,8 @@ struct NextStepInputs {
   bool evaluates = false;            // an evaluation follows by itself
 };
 
-/// "next: WHAT:" and the command, which would run, or why no server loads these scales and what does instead, as export's
-/// refusal says it. Nothing where none can be named, or where the scales
-/// want more prompts first.
+/// "next: WHAT:" and the command, which would run, or why no server loads these scales and what does instead, as
+/// export's refusal says it. Nothing where none can be named, or where the scales want more prompts first.
 Lines next_step(const Artifact& artifact, const NextStepInputs& inputs);
 
 }  // namespace kvcal

@@ -217,6 +217,10 @@ void add_validate(CLI::App& app, Job& chosen) {
     if (flags->json) refuse_idle(*verb, "with --json", {"--format"});
     if (flags->json || flags->format != "text")
       refuse_idle(*verb, "on this format; text alone leaves something out", {"--verbose"});
+    if (verb->get_option("FILE")->count() > 0) {  // a project's are about its own file
+      if (verb->get_option("--model")->count() == 0) flags->model.clear();
+      if (verb->get_option("--server")->count() == 0) flags->servers.clear();
+    }
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       flags->file = file_or_model(flags->file);

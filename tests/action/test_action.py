@@ -91,6 +91,18 @@ class Action(Repository):
         self.assertNotIn("Compare with the base branch", run.ran)
         self.assertNotIn("Evaluate", run.ran)
 
+    def test_a_project_file_is_read_and_the_summary_has_the_answers(self):
+        self.write("kvcal.toml", "model = 'model'\nprompts = ['chats.jsonl']\nserver = \"vllm@0.33\"\n[limits]\nmax-kl = 0.5\n")
+        run = self.use({"base_ref": "main"})
+        self.assertFalse(run.failed and "would not use" not in run.log, run.log)
+        self.assertEqual(run.outputs["changed"], "false")
+        for sentence in ("needed: scale 1.0 would change the attention of layer(s) 3, 7", "next: serve with the file:",
+                         "0 of 6 scales changed", "### vllm@0.33", "### Evaluation\n", "mean KL"):
+            self.assertIn(sentence, run.summary)
+        self.assertFalse([line for line in run.summary.splitlines() if len(line) > 100 and not line.startswith(("  ", "kvcal: "))])
+        self.change_prompts()
+        self.assertEqual(self.use().outputs["changed"], "true")
+
     def test_without_a_model_the_file_is_checked_alone(self):
         run = self.use()
         self.assertFalse(run.failed, run.log)

@@ -26,6 +26,7 @@ const std::vector<Library>& libraries() {
        {"kernels/", "tests/bench/probes/"},
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
+      {"toml++", std::regex(R"(toml\+\+/.*)"), {"apps/project_file.cpp"}, false},
       {"MPI", std::regex(R"(mpi\.h)"), {"apps/mpi/"}, true},
       {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/"}, true},
       {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/", "tests/bench/"}, true},
