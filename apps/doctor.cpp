@@ -20,7 +20,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes = size_t{1} << 20;
+constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes = size_t{16} << 20;
 
 struct DoctorFlags {
   std::vector<std::string> inputs, logs, models, scales, outputs, commands, command_files;
@@ -133,8 +133,8 @@ void add_doctor(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("doctor", "Diagnose FP8 KV-cache problems from server logs, command and outputs");
   verb->add_option(
       "INPUT", flags->inputs,
-      "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands, compose files and "
-      "Kubernetes manifests: told apart by content");
+      "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands, files of options, "
+      "compose files, Kubernetes manifests, output of docker inspect: told apart by content");
   verb->add_option("--log", flags->logs, "Server log in any format")->type_name("FILE")->allow_extra_args(false);
   verb->add_option(
           "--command", flags->commands,

@@ -84,6 +84,7 @@ CacheType plain_option(const CacheRequest& r) {
 }
 
 CacheType left_to_server(const CacheRequest& r) {
+  if (r.options_elsewhere) return not_known("the file that the command's --config names: give it beside the command");
   const bool has_auto = r.server == Engine::Vllm || r.server == Engine::Sglang;
   if (!has_auto && r.server != Engine::Unknown)
     return r.options_known ? known("auto", "default") : not_known("the serve command");

@@ -16,6 +16,7 @@ struct CacheRequest {
   Engine server = Engine::Unknown;
   std::optional<EngineVersion> version;
   bool options_known = false;               // the command, or the options that a log prints
+  bool options_elsewhere = false;           // in a file that the command names and that was not given
   std::string asked;                        // the option's value; "" or "auto": left to the server
   std::string logged;                       // the type that a log line names
   std::string logged_too;                   // another one, of which only one is quantized

@@ -116,6 +116,13 @@ void Doctor::add_command(const std::string& name, std::string_view text) {
   std::string refusal;
   size_t n_taken = 0;
   for (ServeCommand& command : launches.commands) {
+    if (launches.options_alone) {
+      const Evidence from = {name, 0, excerpt(text_of(command), 0), 1, 0};
+      take_logged(facts_, command, from);
+      facts_.flags.emplace("", Flag{"", from});
+      ++n_taken;
+      continue;
+    }
     if (refusal.empty()) refusal = command.refusal;
     if (!command.refusal.empty()) continue;
     take_launch(name, std::move(command), facts_);

@@ -99,6 +99,7 @@ CacheRequest cache_request(const Facts& f) {
   r.server = f.server;
   r.version = f.version;
   r.options_known = knows_flags(f);
+  r.options_elsewhere = f.flag("config") != nullptr && f.flag("") == nullptr && f.flag("kv-cache-dtype") == nullptr;
   for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk", "cache-type-v", "ctv"})
     if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;

@@ -14,7 +14,7 @@ std::string_view name_of(InputKind kind);
 /// adapter by target_modules. A short
 /// text whose first line that is no comment starts a server, a Python script that starts an engine and a manifest of
 /// containers are commands; everything else is a log.
-constexpr size_t kHeadBytes = size_t{1} << 20;
+constexpr size_t kHeadBytes = size_t{16} << 20;
 InputKind kind_of_input(std::string_view head, bool whole);
 
 }  // namespace kvcal

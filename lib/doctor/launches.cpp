@@ -1,6 +1,7 @@
 #include "doctor/launches.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/json_text.h"
 #include "doctor/container.h"
@@ -12,7 +13,8 @@ namespace kvcal {
 namespace {
 
 constexpr size_t kMostCommands = 64, kMostBlockBytes = size_t{64} << 10;
-constexpr std::string_view kCompose = "compose file", kKubernetes = "Kubernetes manifest", kChart = "chart's values";
+constexpr std::string_view kCompose = "compose file", kKubernetes = "Kubernetes manifest", kChart = "chart's values",
+                           kInspected = "inspected containers", kOptions = "file of options";
 
 /// Whether a line begins so, at the margin or as an item of a list.
 bool has_line(std::string_view text, std::string_view begin) {
@@ -23,14 +25,22 @@ bool has_line(std::string_view text, std::string_view begin) {
 
 Json json_or_null(std::string_view text) {
   try {
-    return parse_json(text, {.max_bytes = size_t{1} << 20, .max_depth = 64});
+    return parse_json(text, {.max_bytes = size_t{16} << 20, .max_depth = 64});
   } catch (const Error&) {
     return nullptr;
   }
 }
 
+/// What docker inspect and podman inspect print.
+bool is_inspected(const Json& list) {
+  if (!list.is_array() || list.empty() || !list[0].is_object()) return false;
+  const Json* config = find_member(list[0], "Config");
+  return config != nullptr && !text_at(*config, "Image").empty();
+}
+
 /// By its keys; "" where they say nothing. Lines of a log may be JSON, too.
 std::string_view kind_by_keys(std::string_view text) {
+  if (text.starts_with("[")) return is_inspected(json_or_null(text)) ? kInspected : std::string_view();
   const Json whole = text.starts_with("{") ? json_or_null(text) : Json();
   const auto has = [&](const char* key) {
     return whole.is_object() ? whole.contains(key) : has_line(text, std::string(key) + ":");
@@ -45,7 +55,8 @@ std::string_view without_margin(std::string_view text) {
 }
 
 std::vector<Json> documents_of(std::string_view text) {
-  if (Json whole = text.starts_with("{") ? json_or_null(text) : Json(); whole.is_object()) return {std::move(whole)};
+  const bool may_be_json = text.starts_with("{") || text.starts_with("[");
+  if (Json whole = may_be_json ? json_or_null(text) : Json(); whole.is_structured()) return {std::move(whole)};
   return parse_yaml(text);
 }
 
@@ -65,7 +76,7 @@ std::vector<std::string> words_at(const Json& object, std::initializer_list<cons
 }
 
 void read_environment(const Json& object, Container& container) {
-  for (const char* key : {"environment", "env"}) {
+  for (const char* key : {"environment", "env", "Env"}) {
     const Json* member = find_member(object, key);
     if (!member || !member->is_structured()) continue;
     for (const auto& item : member->items()) {
@@ -82,7 +93,8 @@ void read_environment(const Json& object, Container& container) {
 std::string image_of(const Json& object) {
   const Json* image = find_member(object, "image");
   const Json& named = image && image->is_object() ? *image : object;
-  if (const std::string text = text_at(object, "image"); !text.empty()) return text;
+  for (const char* key : {"image", "Image"})
+    if (const std::string text = text_at(object, key); !text.empty() && !text.starts_with("sha256:")) return text;
   if (find_member(object, "modelFormat")) return "kserve/huggingfaceserver";
   const std::string repository = text_at(named, "repository"), tag = text_at(named, "tag");
   return repository.empty() || tag.empty() ? repository : repository + ":" + tag;
@@ -108,8 +120,8 @@ class Reader {
   void take(const Json& object, const std::string& image, const std::string& name, bool is_service) {
     Container container;
     container.image = image;
-    container.entrypoint = words_at(object, {is_service ? "entrypoint" : "command"});
-    container.arguments = is_service ? words_at(object, {"command"}) : words_at(object, {"args", "extraArgs"});
+    container.entrypoint = words_at(object, {is_service ? "entrypoint" : "command", "Entrypoint"});
+    container.arguments = is_service ? words_at(object, {"command"}) : words_at(object, {"args", "extraArgs", "Cmd"});
     if (const Json* config = find_member(object, "vllmConfig"); config && config->is_object())
       container.arguments = words_at(*config, {"extraArgs"});
     read_environment(object, container);
@@ -135,6 +147,55 @@ std::optional<ServeCommand> listed_arguments(std::string_view text) {
     const std::string words = shell_quoted(words_at({{"args", documents[0]}}, {"args"}));
     std::optional<ServeCommand> command = find_serve_command(words);
     return command ? command : bare_arguments(words);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Names that few files but a server's have.
+bool is_option_of_servers(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kNames = {"kv-cache-dtype",      "tensor-parallel-size",
+                                                      "max-model-len",       "gpu-memory-utilization",
+                                                      "mem-fraction-static", "served-model-name"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+/// What --config of vLLM and SGLang reads: options as one mapping. Nothing for other YAML.
+std::optional<ServeCommand> options_of_file(std::string_view text) {
+  const std::vector<Json> documents = parse_yaml(text);
+  if (documents.size() != 1 || !documents[0].is_object()) return std::nullopt;
+  std::vector<std::string> words;
+  bool is_known = false;
+  for (const auto& [key, value] : documents[0].items()) {
+    is_known |= is_option_of_servers(flag_name(key));
+    const std::string scalar = value.is_string() ? value.get<std::string>() : "";
+    if (value.is_null() || scalar == "false" || scalar == "False") continue;
+    words.push_back("--" + key);
+    if (value.is_object()) words.push_back(value.dump());
+    for (std::string& word : words_at(documents[0], {key.c_str()}))
+      if (word != "true" && word != "True") words.push_back(std::move(word));
+  }
+  return is_known ? bare_arguments(shell_quoted(words)) : std::nullopt;
+}
+
+/// Lines as such a file has them, at its margin.
+bool looks_like_options(std::string_view text) {
+  size_t n_keys = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.empty() || std::string_view(" \t\r#-}]").find(line[0]) != line.npos) continue;
+    const size_t colon = line.find(':');
+    if (colon == line.npos || line.substr(0, colon).find_first_of(" \t/={") != line.npos) return false;
+    ++n_keys;
+  }
+  return n_keys > 0;
+}
+
+std::optional<ServeCommand> options_or_none(std::string_view text) {
+  if (text.size() > kMostBlockBytes || !looks_like_options(text)) return std::nullopt;
+  try {
+    return options_of_file(text);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -173,8 +234,8 @@ bool is_report(std::string_view text) {
   for (const char* word : {"```", " INFO ", " WARNING "})
     if (text.find(word) != text.npos) return true;
   const std::string_view first = text.substr(0, text.find_first_of(" \t\r\n"));
-  const bool begins =
-      first.ends_with(":") || first.starts_with("{") || first.starts_with("-") || first.starts_with("#");
+  const bool begins = first.ends_with(":") || first.starts_with("{") || first.starts_with("[") ||
+                      first.starts_with("-") || first.starts_with("#");
   return !begins && !first.starts_with("%");
 }
 
@@ -182,7 +243,7 @@ bool is_report(std::string_view text) {
 
 bool is_manifest(std::string_view text) {
   const std::string_view inner = without_margin(text);
-  return !is_report(inner) && (!kind_by_keys(inner).empty() || starts_a_server(inner));
+  return !is_report(inner) && (!kind_by_keys(inner).empty() || starts_a_server(inner) || options_or_none(inner));
 }
 
 std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
@@ -205,8 +266,15 @@ std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
 }
 
 Launches read_launches(std::string_view text) {
-  if (is_manifest(text)) return read_manifest(without_margin(text));
   Launches launches;
+  if (is_manifest(text)) {
+    std::optional<ServeCommand> options = options_or_none(without_margin(text));
+    if (!options) return read_manifest(without_margin(text));
+    launches.kind = kOptions;
+    launches.options_alone = true;
+    launches.commands.push_back(std::move(*options));
+    return launches;
+  }
   std::optional<ServeCommand> command = find_serve_command(text);
   if (!command) command = listed_arguments(without_margin(text));
   if (!command) command = bare_arguments(text);

@@ -1,4 +1,5 @@
-// What a text starts: a command, or the containers of a compose file, of Kubernetes manifests or of a chart's values.
+// What a text starts: a command, the containers of a compose file, of Kubernetes manifests, of a chart's values or of
+// docker inspect, or a file of options.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@
 namespace kvcal {
 
 struct Launches {
-  std::string_view kind = "command";   // "compose file", "Kubernetes manifest", "chart's values"
+  std::string_view kind = "command";  // "compose file", "Kubernetes manifest", "chart's values", "file of options", ...
+  bool options_alone = false;         // of a file that --config names: what the command says goes before it
   std::vector<ServeCommand> commands;  // of several servers: prefill and decode; the first 64
   std::vector<std::string> images;     // of containers, as many
   std::string gpu;                     // that a manifest's nodeSelector asks for; "" where it names none
@@ -26,7 +28,7 @@ struct ShownLaunch {
 };
 std::vector<ShownLaunch> launches_in_blocks(std::string_view report);
 
-/// Whether a text is a manifest: by its keys, or because a container in it starts a server.
+/// Whether a text is a manifest: by its keys, or because a container in it starts a server; or a file of options.
 bool is_manifest(std::string_view text);
 
 }  // namespace kvcal

@@ -36,6 +36,28 @@ struct Form {
   std::string expected;
 };
 
+TEST(Launch, inspected_containers) {
+  EXPECT_EQ(
+      shown(
+          R"([{"Id": "8d", "Image": "sha256:1f", "Config": {"Image": "vllm/vllm-openai:v0.27.1", "Env": ["VLLM_USE_V1=1"],
+                       "Entrypoint": ["vllm", "serve"], "Cmd": ["X", "--kv-cache-dtype", "fp8"]}},
+                      {"Id": "8e", "Config": {"Image": "redis:7", "Cmd": ["redis-server"]}}])"),
+      "vLLM 0.27.1 X: kv-cache-dtype=fp8 | VLLM_USE_V1=1");
+}
+
+TEST(Launch, files_of_options) {
+  EXPECT_EQ(shown("# --config\nmodel: X\nkv_cache_dtype: fp8\nenforce-eager: true\ntrust-remote-code: false\n"
+                  "speculative-config:\n  method: mtp\n"),
+            "unknown server X: enforce-eager kv-cache-dtype=fp8 speculative-config={\"method\":\"mtp\"}");
+}
+
+TEST(Launch, long_manifests) {
+  std::string text = "apiVersion: v1\nkind: List\nitems:\n";
+  for (int i = 0; i < 40000; ++i) text += "- kind: ConfigMap\n  data: {a: 1}\n";
+  text += "- kind: Pod\n  spec:\n    containers:\n    - image: vllm/vllm-openai:v0.28.0\n      args: [--model, X]\n";
+  EXPECT_EQ(shown(text), "vLLM 0.28.0 X:");
+}
+
 TEST(Launch, commands_of_containers) {
   const Form forms[] = {
       {"docker run --gpus all vllm/vllm-openai:v0.27.1 --model X --kv-cache-dtype fp8",
@@ -261,6 +283,12 @@ TEST(Launch, kinds_of_files) {
       {"--model X --kv-cache-dtype fp8\n", InputKind::Command},
       {"---- a rule\n", InputKind::Log},
       {"services: none\n", InputKind::Log},
+      {"# vllm serve --config this\nmodel: X\nkv-cache-dtype: fp8\n", InputKind::Command},
+      {"model: gpt\ntemperature: 1\n", InputKind::Log},
+      {"kv-cache-dtype: fp8\nINFO: Application startup complete.\nall is well\n", InputKind::Log},
+      {"[{\"Id\": \"a\", \"Config\": {\"Image\": \"vllm/vllm-openai:v0.27.1\", \"Cmd\": [\"X\"]}}]",
+       InputKind::Command},
+      {"[{\"Id\": \"a\"}]", InputKind::Log},
       {"services:\n  a:\n    image: vllm/vllm-openai\nINFO 11-28 INFO and a log\n", InputKind::Log},
       {"apiVersion: v1\nkind: Pod\n  spec: [\n", InputKind::Command},
       {"My server prints garbage.\nservices:\n  a:\n    image: vllm/vllm-openai\n", InputKind::Log},
