@@ -17,7 +17,7 @@ Ops::SumAndNorm sum_and_norm(Ops& op, const Tensor& x, const Tensor& y, const st
 }  // namespace
 
 Tensor DecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) {
-  if (!p_.mixer) return op.add(x, p_.ffn.forward(op, normed(op, p_.before_ffn, x)));
+  if (!p_.mixer) return p_.ffn ? op.add(x, p_.ffn.forward(op, normed(op, p_.before_ffn, x))) : x;
   const Tensor h = normed(op, p_.before_mixer, x);
   const Tensor mixed = p_.mixer->forward(op, h, batch, states, tap, tail);
   if (tail == Tail::Skip) return x;

@@ -16,11 +16,10 @@ void Model::count_parameters() {
   load_head(loader, text, head);
   for (LayerSpec& layer : spec_.layers) {
     const int64_t before = whole.elements_asked();
-    if (spec_.is_mtp(layer.index))
-      load_mtp_layer(loader, text, mtp);
-    else
-      load_block(layer.index, loader, text);
-    layer.parameters = whole.elements_asked() - before;
+    const bool drafts = spec_.is_mtp(layer.index);
+    const auto block = drafts ? load_mtp_layer(loader, text, mtp) : load_block(layer.index, loader, text);
+    // What drafts ends with a norm of its own, which nobody needs who does not draft.
+    layer.parameters = whole.elements_asked() - before + (drafts ? spec_.hidden : 0);
   }
 }
 

@@ -17,7 +17,6 @@ void finish_mtp_layer(ModelSpec& spec, const MtpNames& names) {
   LayerSpec& layer = spec.layers.back();
   spec.caches.back().name = names.begin + names.layer + "self_attn";
   layer.attention.module = spec.caches.back().name + ".";
-  layer.copies += spec.hidden;           // the last norm, which the head has too
   layer.activations += 7 * spec.hidden;  // the embedding, three norms, both side by side, and the projection
   spec.n_mtp_layers = 1;
 }

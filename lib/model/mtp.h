@@ -34,8 +34,8 @@ struct MtpInput {
 MtpInput load_mtp_input(const ModelSpec& spec, const MtpNames& names, Gain gain, float eps, WeightLoader& loader,
                         WeightBinder& text, WeightBinder& w);
 
-/// Makes the last layer of the spec the MTP layer: the names of its cache and tensors, parameters of that input, and
-/// elements that it allocates per token.
+/// Makes the last layer of the spec the MTP layer: the names of its cache and tensors, and what it allocates
+/// per token.
 void finish_mtp_layer(ModelSpec& spec, const MtpNames& names);
 
 /// x: the residual stream behind the last decoder layer. The batch's ids are those of the next tokens, its positions

@@ -46,6 +46,18 @@ Storage select_rows(const Tensor& weight, const RowsOfGroups& rows) {
   return select_rows(weight, rows.numbers());
 }
 
+Storage select_rows(const Tensor& weight, std::span<const RowsOfGroups> parts) {
+  int64_t n = 0;
+  for (const RowsOfGroups& part : parts) n += part.n_groups * part.n;
+  if (is_of_no_weight(weight)) return of_no_weight(with_rows(weight, n));
+  std::vector<int64_t> rows;
+  for (const RowsOfGroups& part : parts) {
+    const std::vector<int64_t> more = part.numbers();
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  return select_rows(weight, rows);
+}
+
 Storage transposed(const Tensor& weight) {
   if (weight.device == Device::Stored) {
     if (Storage part = turned(weight)) return part;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tensor/encoded_weight.h"
@@ -19,6 +20,9 @@ struct RowsOfGroups {
 
 /// A copy of those rows; of a tensor that is only stored one that is only stored.
 Storage select_rows(const Tensor& weight, const RowsOfGroups& rows);
+
+/// A copy of several such parts, one after the other.
+Storage select_rows(const Tensor& weight, std::span<const RowsOfGroups> parts);
 
 /// A copy of a weight [out, outer · inner] whose columns are [inner][outer] instead of [outer][inner].
 Storage swapped_columns(const Tensor& weight, int64_t outer, int64_t inner);

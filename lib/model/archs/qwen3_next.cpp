@@ -38,12 +38,8 @@ DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, WeightLoader& load
   const int64_t group = 2 * d.key_dim + 2 * values;
   const HostLinear qkvz = projection(w, "in_proj_qkvz", n * group, d.hidden);
   const HostLinear ba = projection(w, "in_proj_ba", 2 * d.n_value_heads, d.hidden);
-  std::vector<int64_t> qkv;
-  for (const RowsOfGroups& part : {RowsOfGroups{n, group, 0, d.key_dim}, RowsOfGroups{n, group, d.key_dim, d.key_dim},
-                                   RowsOfGroups{n, group, 2 * d.key_dim, values}}) {
-    const std::vector<int64_t> rows = part.numbers();
-    qkv.insert(qkv.end(), rows.begin(), rows.end());
-  }
+  const RowsOfGroups qkv[] = {
+      {n, group, 0, d.key_dim}, {n, group, d.key_dim, d.key_dim}, {n, group, 2 * d.key_dim, values}};
   const auto load = [&](const HostLinear& all, const auto& rows) {
     return loader.load_linear(select_rows(all.weight, rows).tensor(), {}, all.input);
   };

@@ -222,7 +222,8 @@ class Zamba2 final : public Model {
     const bool stored_here = own.has("shared_transformer.self_attn.q_proj.weight");
     const int source = stored_here ? layer : first.layer;
     const WeightBinder stored = weights.at("layers." + std::to_string(source) + ".shared_transformer.");
-    for (size_t place = 0; place < spec_.caches.size(); ++place) claim_adapters(stored, static_cast<int64_t>(place));
+    if (stored.has("self_attn.q_proj.weight"))
+      for (size_t place = 0; place < spec_.caches.size(); ++place) claim_adapters(stored, static_cast<int64_t>(place));
     return std::make_unique<Zamba2Block>(c_, table, SharedBlock(c_, cache, l.cache, loader, stored, own), loader,
                                          own.at("mamba_decoder."));
   }
