@@ -52,7 +52,7 @@ Lines dependence_table(const Statistics& s) {
   Table table({{"layer", Right},
                {"site"},
                {"beyond absmax", Right},
-               {formatted("%.3g times it", headroom()), Right},
+               {formatted("beyond %.3g x absmax", headroom()), Right},
                {"depends on prompt"},
                {"on tag"}},
               2);
