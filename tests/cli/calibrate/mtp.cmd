@@ -11,6 +11,6 @@ kvcal diff without.json with.json | head -2
 kvcal solve with.kvstats --policy absmax -o again.json -q >/dev/null && cmp with.json again.json
 kvcal validate with.json --model model | tail -1
 kvcal export with.json --model model --to sglang -o served | grep "MTP"
-kvcal validate served | grep self_attn
+COLUMNS=120 kvcal validate served | grep self_attn
 kvcal export with.json --model model --to json -o plain.json | grep -c MTP
 kvcal export with.json --model bare --to vllm -o other | grep MTP

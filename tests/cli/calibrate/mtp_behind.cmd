@@ -5,7 +5,7 @@ kvcal calibrate model --prompts prompts.jsonl -o with.json --mtp --policy absmax
 kvcal diff without.json with.json | head -2
 kvcal validate with.json --model model | tail -1
 kvcal export with.json --model model --to vllm -o served | grep "MTP"
-kvcal validate served | grep self_attn
+COLUMNS=120 kvcal validate served | grep self_attn
 tr , "\n" <served/model.safetensors.index.json | grep -o "layers.3.*_scale"
 kvcal export with.json --model model --to sglang -o other
 sed 's/"num_nextn_predict_layers": 1/"num_nextn_predict_layers": 2/' "$SOURCE/tests/arch/golden/glm4_moe/config.json" >model/config.json
