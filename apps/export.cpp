@@ -181,7 +181,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("--recipe", request.recipe,
                   "Evaluation whose recipe says which layers stay in 16 bits (evaluate --choose)")
       ->type_name("EVALUATION");
-  verb.add_flag("--allow-keep16,--allow-inadequate", request.options.allow_keep16,
+  verb.add_flag("--allow-keep16", request.options.allow_keep16,
                 "Also write scales of layers that are better kept in 16 bits");
   verb.add_flag("--replace-scales", request.options.replace_scales,
                 "Replace KV scales already in the checkpoint (shards that contain them are rewritten)");

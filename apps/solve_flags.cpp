@@ -46,11 +46,6 @@ void SolveFlags::add_limits_to(CLI::App& verb) {
   };
   limit("--limit-kl", options.limits.kl, "measured KL divergence of attention weights, in nats");
   limit("--limit-rel", options.limits.rel, "relative change of a layer's attention output");
-  limit("--limit-noise", options.limits.noise, "predicted noise of attention logits, in nats");
-  limit("--limit-tokens", options.limits.flushed_tokens, "share of tokens whose values are flushed to zero");
-  verb.add_option("--limit-growth", options.limits.growth, "Growth of an absmax that still counts as converged")
-      ->group(group)
-      ->capture_default_str();
 }
 
 void SolveFlags::refuse_idle_options(const CLI::App& verb) const {
