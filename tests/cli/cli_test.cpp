@@ -37,6 +37,12 @@ std::vector<Json> documents_in(const std::string& text) {
   return documents;
 }
 
+// What is described elsewhere, or with a word for each member: fold prints its record.
+bool has_schema(const std::string& verb) {
+  const std::set<std::string> none = {"fold", "generate", "merge", "stats"};
+  return !none.contains(verb);
+}
+
 void expect_schema_holds(const JsonOutput& output) {
   std::ifstream file(schema_of(output.verb));
   ASSERT_TRUE(file) << schema_of(output.verb) << " is not there";
@@ -55,7 +61,8 @@ class CaseTest final : public testing::Test {
   void TestBody() override {
     const Outcome outcome = run(case_, places());
     for (const std::string& file : outcome.left_in_tree) ADD_FAILURE() << "left in the source tree: " << file;
-    for (const JsonOutput& output : outcome.json) expect_schema_holds(output);
+    for (const JsonOutput& output : outcome.json)
+      if (has_schema(output.verb)) expect_schema_holds(output);
     if (g_update) return update(case_, outcome);
     const Outcome want = expected(case_);
     EXPECT_EQ(outcome.exit, want.exit);
