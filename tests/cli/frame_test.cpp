@@ -124,8 +124,7 @@ TEST(Paint, BreaksSentencesButNoCommandAndNoTable) {
 }
 
 TEST(Paint, PutsFurtherLinesBelowTheTextOfALabel) {
-  EXPECT_EQ(wrapped_sentences("fold:   one two three four\n", 16),
-            "fold:   one two\n        three\n        four\n");
+  EXPECT_EQ(wrapped_sentences("fold:   one two three four\n", 16), "fold:   one two\n        three\n        four\n");
   EXPECT_EQ(wrapped_sentences("  fix: one two three\n", 14), "  fix: one two\n    three\n");
   EXPECT_EQ(wrapped_sentences("  python3 -m x: one two three\n", 14), "  python3 -m x: one two three\n");
 }
