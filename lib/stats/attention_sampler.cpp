@@ -117,7 +117,6 @@ void AttentionSampler::fold_into(CacheStatistics& cache, ThreadPool& pool) {
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);
   SiteStatistics& value = cache.at(mla ? CacheSite::Latent : CacheSite::Value);
   for (const SampledSum& sum : tables_.encode()) {
-    if (sum.figure == SampledFigure::HeadShare && !cache.layout.normed_output) continue;  // it decides nothing there
     const bool is_query = sum.figure == SampledFigure::QueryDivergence;
     const bool is_key = sum.figure == SampledFigure::KeyDivergence || sum.figure == SampledFigure::KeyStreamChange ||
                         sum.figure == SampledFigure::KeyLayerChange;

@@ -26,11 +26,8 @@ enum class SampledFigure : uint8_t {
   // Of all heads of a layer together; head 0: |y' - y|_w² / |x|², x the residual stream that the layer reads.
   KeyStreamChange,    // with keys rounded, of thorough rows
   ValueStreamChange,  // with values rounded
-  // Of a query head, nothing rounded: |y|_w as a share of the layer's, where its output does not reach the stream as it
-  // is. With Σ of their squares 1 in each row, 1 - Σ (mean)² is how much the heads' lengths vary beside each other.
-  HeadShare,
   // LayerChange, with keys rounded, of thorough rows; of a row as much as it is: it is held against its divergence.
-  KeyLayerChange,
+  KeyLayerChange = 7,  // older files have a 6, which nothing reads
 };
 constexpr auto kLastSampledFigure = SampledFigure::KeyLayerChange;
 

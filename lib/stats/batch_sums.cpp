@@ -1,7 +1,6 @@
 #include "stats/batch_sums.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -104,7 +103,6 @@ class BatchSums {
     const double output = of_all_heads(row, request_.output(), 1)[0];
     add_keys_and_values(row, output);
     if (is_thorough(row)) add_thorough(row, output);
-    if (batch_.stream.empty() && output > 0) add_shares(row, output);
   }
 
   void add(const BatchSums& other) {
@@ -134,11 +132,8 @@ class BatchSums {
       case SampledFigure::KeyLayerChange:
       case SampledFigure::KeyStreamChange:
         return {of, 1, request_.cache(), lowest(kKey)};
-      case SampledFigure::HeadShare:
-        break;
     }
-    constexpr RungLadder kOneAlone{0, -1};
-    return {of, n_heads_, kOneAlone, {}};
+    return {of, 0, {}, {}};
   }
 
   FigureSums& at(SampledFigure figure) { return sums_[static_cast<size_t>(figure)]; }
@@ -197,13 +192,6 @@ class BatchSums {
     add(SampledFigure::KeyLayerChange, row, 0, kKey, [&](int i) { return share_of(change[i], output); });
     if (!batch_.stream.empty())
       add(SampledFigure::KeyStreamChange, row, 0, kKey, [&](int i) { return on_stream(row, change[i]); });
-  }
-
-  void add_shares(int64_t row, double output) {
-    for (int64_t head = 0; head < n_heads_; ++head) {
-      const auto own = static_cast<double>(figures_of(row, head)[request_.output()]);
-      at(SampledFigure::HeadShare).add_row(head, 0, tokens_of(row).all, [&](int) { return std::sqrt(own / output); });
-    }
   }
 
   const SampledBatch& batch_;

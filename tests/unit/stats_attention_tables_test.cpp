@@ -65,27 +65,6 @@ TEST(SampledTokens, AMeanIsOverTokens) {
   EXPECT_EQ(n, 2 * 6 + 10u);
 }
 
-// Outputs of 3 and 4, then of 4 and 3, which the stream does not get as they are: shares of 0.6 and 0.8.
-TEST(SampledTokens, HeadsHaveSharesOfANormedOutput) {
-  const SampleRequest request;
-  Storage rungs({2, 3}, DType::I32), storage({2, 2, request.n_figures()}, DType::F32);
-  std::fill_n(rungs.tensor().as<int32_t>(), 6, 1);
-  float* figures = storage.tensor().as<float>();
-  std::fill_n(figures, 4 * request.n_figures(), 0.0f);
-  for (const auto& [at, square] : {std::pair(0, 9.0f), {1, 16.0f}, {2, 16.0f}, {3, 9.0f}})
-    figures[at * request.n_figures() + request.output()] = square;
-  const RowTokens tokens[] = {{1, 1}, {3, 3}};
-  ThreadPool pool(1);
-  AttentionTables tables;
-  tables.add({rungs.tensor(), storage.tensor(), 0, tokens}, request, pool);
-  std::vector<double> shares;
-  for (const SampledSum& sum : tables.encode())
-    if (sum.figure == SampledFigure::HeadShare) shares.push_back(mean_of(sum));
-  ASSERT_EQ(shares.size(), 2u);
-  EXPECT_NEAR(shares[0], (0.6 + 3 * 0.8) / 4, 1e-9);
-  EXPECT_NEAR(shares[1], (0.8 + 3 * 0.6) / 4, 1e-9);
-}
-
 TEST(SampledTokens, ASumStaysAtItsLargest) {
   SampledSum most;
   most.rows = most.tokens = 1;

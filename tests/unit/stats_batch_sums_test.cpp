@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <random>
@@ -94,8 +93,6 @@ class PlainSums {
       add(row, SampledFigure::LayerChange, 0, rung, std::min(share(all, output), 1.0));
       if (rows_.has_stream) add(row, SampledFigure::ValueStreamChange, 0, rung, share(all, stream(row)));
     }
-    for (int64_t head = 0; !rows_.has_stream && output > 0 && head < kHeads; ++head)
-      add(row, SampledFigure::HeadShare, head, 0, std::sqrt(at(row, head, 0) / output));
   }
 
   void add_thorough_row(int64_t row) {
