@@ -91,7 +91,7 @@ CacheType left_to_server(const CacheRequest& r) {
   if (!r.declared) return not_known("config.json (--model): a checkpoint that declares FP8 makes FP8 of auto");
   const Declares declared = declares(*r.declared, r.server);
   if (declared == Declares::Nothing) {
-    if (r.own_default) return not_known("the server's log: for this model it chooses a type of its own");
+    if (r.own_default) return not_known("the server's log: it may choose a type of its own here");
     if (r.server == Engine::Unknown || !r.options_known) return not_known("the serve command");
     return known("auto", "default");
   }

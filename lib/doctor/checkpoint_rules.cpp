@@ -49,12 +49,11 @@ Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool given = f.flag("quantization-param-path") != nullptr && !f.is(Engine::Vllm);
   if (given || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
-  if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
-  if (!c.has_tensors && c.has_kv_scheme) return {};
-  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
-  std::string detail = c.has_tensors ? "no scale tensors" : "";
-  if (c.method.empty())
-    detail += std::string(detail.empty() ? "" : ", ") + "no quantization_config: the server prints no warning";
+  if (f.flag("calculate-kv-scales") != nullptr) return {};                    // F01 to F04 say what becomes of that
+  if (!c.has_tensors && (c.has_kv_scheme || c.method == "quark")) return {};  // Quark's declaration is not read
+  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};           // 1.0 is what they were folded for
+  std::string detail = c.has_tensors ? "no scale tensors" : "config.json declares none";
+  if (c.method.empty()) detail += ", no quantization_config: the server prints no warning";
   return in_checkpoint(f, detail);
 }
 

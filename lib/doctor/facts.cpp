@@ -94,6 +94,8 @@ std::string backend_of(const Facts& f) {
   return read ? variable->second : f.backend;
 }
 
+bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization") == "ascend"; }
+
 CacheRequest cache_request(const Facts& f) {
   CacheRequest r;
   r.server = f.server;
@@ -108,7 +110,8 @@ CacheRequest cache_request(const Facts& f) {
   r.declared = f.checkpoint ? &f.checkpoint->declaration : nullptr;
   const std::string& architecture = f.model.architecture;
   const bool sparse = f.model.sparse == Trait::Yes;
-  r.own_default = sparse || architecture.starts_with("DeepseekV4") || architecture.starts_with("MuseSpark");
+  r.own_default = sparse || architecture.starts_with("DeepseekV4") || architecture.starts_with("MuseSpark") ||
+                  has_platform_of_its_own(f);
   r.sparse_latent = sparse && f.model.latent == Trait::Yes;
   r.backend = backend_of(f);
   r.capability = f.gpu ? f.gpu->capability : 0;

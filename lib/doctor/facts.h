@@ -138,6 +138,9 @@ struct Facts {
 /// The attention backend, in the option's or the log's spelling; "" when neither says.
 std::string backend_of(const Facts& facts);
 
+/// A plug-in that brings types of its own for the cache: vllm-ascend.
+bool has_platform_of_its_own(const Facts& facts);
+
 /// What the facts say of the KV cache's type.
 CacheRequest cache_request(const Facts& facts);
 /// The type in effect, from the facts' `cache`.

@@ -19,6 +19,8 @@ void replace_all(std::string& text, std::string_view what, const std::string& wi
 
 std::string with_options(std::string text, const Facts& facts) {
   replace_all(text, "{control}", control_of(facts));
+  if (backend_option(facts.server, facts.version, "X").starts_with("VLLM_"))
+    replace_all(text, "another --attention-backend", "another VLLM_ATTENTION_BACKEND");
   replace_all(text, "{fp8}", facts.is(Engine::Sglang) ? "--kv-cache-dtype fp8_e4m3" : "--kv-cache-dtype fp8");
   return text;
 }

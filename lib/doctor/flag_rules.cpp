@@ -91,9 +91,17 @@ Found e5m2_with_outliers(const Facts& f) {
 
 Found unknown_type(const Facts& f) {
   const std::string type = f.flag_value("kv-cache-dtype");
-  if (type.empty() || has_cache_type(f.server, f.version, type) != Trait::No) return {};
+  if (type.empty() || has_platform_of_its_own(f)) return {};
+  if (has_cache_type(f.server, f.version, type) != Trait::No) return {};
   const std::string server = std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "'s newest version");
   return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is no choice of " + server);
+}
+
+Found sparse_type(const Facts& f) {
+  const std::string type = cache_request(f).asked;
+  const bool refused =
+      f.model.sparse == Trait::Yes && !type.empty() && type != "fp8_e4m3" && f.before({0, 5, 8}) != Trait::Yes;
+  return refused ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
 Found per_token_head(const Facts& f) {
@@ -261,6 +269,11 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.8.5 to 0.33.0 config/cache.py, sglang 0.5.8 to 0.5.23 server_args.py", Cause::FormatUnsupported, 7},
      kFlags | kKnownServer,
      unknown_type},
+    {{"F36", Fatal, Established, "sparse attention of MLA models takes FP8 in E4M3 alone: the server does not start",
+      "", "--kv-cache-dtype fp8_e4m3, or {control}", "sglang 0.5.8 to 0.5.23, configuration of DeepSeek DSA",
+      Cause::FormatUnsupported, 9, "B16"},
+     kFlags | kSglang | kLatent | kQuantized,
+     sparse_type},
     {{"F12", Note, Established, "the checkpoint's scales are not used: this cache type makes its own while serving", "",
       "", "vllm 0.33.0 kv_cache.py"},
      kFlags | kTensors,
