@@ -6,8 +6,6 @@
 namespace kvcal {
 namespace {
 
-Trait answer(bool yes) { return yes ? Trait::Yes : Trait::No; }
-
 // The part that describes the language model, where a wrapper holds several.
 const Json& text_config(const Json& config) {
   for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
@@ -66,25 +64,25 @@ void take_config(const Json& config, ModelTraits& model) {
   if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string())
     model.architecture = architectures->front().get<std::string>();
-  model.hybrid = answer(has_recurrent_layer(text) || names_recurrent_layers(text));
-  model.latent = answer(integer_or_zero(text, "kv_lora_rank") > 0);
-  model.multimodal = answer(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
-  model.key_bias = answer(has_key_bias(text, model.model_type));
+  model.hybrid = trait_of(has_recurrent_layer(text) || names_recurrent_layers(text));
+  model.latent = trait_of(integer_or_zero(text, "kv_lora_rank") > 0);
+  model.multimodal = trait_of(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
+  model.key_bias = trait_of(has_key_bias(text, model.model_type));
   for (const char* key : {"dtype", "torch_dtype"})
     for (const Json* part : {&text, &config})
       if (model.weights_type.empty()) model.weights_type = text_at(*part, key);
   const Json* window = find_member(text, "sliding_window");
   const Json* use = find_member(text, "use_sliding_window");
-  model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
+  model.sliding = trait_of(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
   model.n_layers = integer_or_zero(text, "num_hidden_layers");
   model.n_heads = integer_or_zero(text, "num_attention_heads");
   model.n_kv_heads = integer_or_zero(text, "num_key_value_heads");
   model.head_dim = integer_or_zero(text, "head_dim");
   const int64_t global = integer_or_zero(text, "global_head_dim");  // Gemma 4
-  model.head_widths_differ = answer(global > 0 && model.head_dim > 0 && global != model.head_dim);
+  model.head_widths_differ = trait_of(global > 0 && model.head_dim > 0 && global != model.head_dim);
   const Json* cap = find_member(text, "final_logit_softcapping");
   if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
-  model.sparse = answer(integer_or_zero(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
+  model.sparse = trait_of(integer_or_zero(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
   if (model.latent != Trait::Yes) return;
   const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");
   model.latent_width = integer_or_zero(text, "kv_lora_rank") + rotated;

@@ -65,6 +65,11 @@ std::string Facts::flag_value(std::string_view name) const {
   return found == nullptr ? "" : found->value;
 }
 
+std::string Facts::variable(std::string_view name) const {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
 Trait Facts::before(const EngineVersion& limit) const {
   if (!version) return Trait::Unknown;
   return *version < limit ? Trait::Yes : Trait::No;
@@ -89,9 +94,9 @@ std::string backend_of(const Facts& f) {
       const size_t dot = flag->value.find('.');
       return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
     }
-  const auto variable = f.environment.find("VLLM_ATTENTION_BACKEND");
-  const bool read = f.is(Engine::Vllm) && f.before({0, 15, 0}) != Trait::No && variable != f.environment.end();
-  return read ? variable->second : f.backend;
+  const std::string variable = f.variable("VLLM_ATTENTION_BACKEND");
+  const bool read = f.is(Engine::Vllm) && f.before({0, 15, 0}) != Trait::No && !variable.empty();
+  return read ? variable : f.backend;
 }
 
 bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization") == "ascend"; }

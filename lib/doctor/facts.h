@@ -129,6 +129,7 @@ struct Facts {
   bool seen(std::string_view line_id) const { return lines.contains(line_id); }
   const Flag* flag(std::string_view name) const;
   std::string flag_value(std::string_view name) const;  // "" when it is not given
+  std::string variable(std::string_view name) const;    // of the environment; "" when it is not given
   bool is(Engine s) const { return server == s; }
   std::string cache_text() const;  // "bfloat16, by option"
   /// Unknown without a version: Yes or No only where a version is known.

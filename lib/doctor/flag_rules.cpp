@@ -196,9 +196,8 @@ Found llama_needs_flash(const Facts& f) {
 }
 
 Found llama_rotation_off(const Facts& f) {
-  const auto off = f.environment.find("LLAMA_ATTN_ROT_DISABLE");
-  const bool here = off != f.environment.end() && off->second != "0";
-  return here ? Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off->second, {f.command_from}} : Found{};
+  const std::string off = f.variable("LLAMA_ATTN_ROT_DISABLE");
+  return off.empty() || off == "0" ? Found{} : Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off, {f.command_from}};
 }
 
 constexpr CombinationRule kRules[] = {

@@ -22,14 +22,9 @@ Found on_gpu(const Facts& f, Found found, const std::string& detail = "") {
 
 std::string version_text(const Facts& f) { return f.version ? "vLLM " + str(*f.version) : "version unknown"; }
 
-std::string environment(const Facts& f, const char* name) {
-  const auto found = f.environment.find(name);
-  return found == f.environment.end() ? "" : found->second;
-}
-
 // ROCM_AITER_MLA lists fp8_e5m2, the other backends for MLA do not (0.24.0 to 0.33.0).
 Found e5m2_on_rocm(const Facts& f) {
-  const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || environment(f, "VLLM_ROCM_USE_AITER") == "1";
+  const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || f.variable("VLLM_ROCM_USE_AITER") == "1";
   const bool here = f.gpu->rocm && !aiter && f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"})) : Found{};
 }
@@ -83,9 +78,9 @@ Found fnuz_bytes(const Facts& f) {
 
 Found uneven_blocks(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool off = environment(f, "VLLM_USE_DEEP_GEMM") == "0" || environment(f, "VLLM_USE_DEEP_GEMM_E8M0") == "0" ||
-                   environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "0" ||
-                   environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "false";
+  const bool off = f.variable("VLLM_USE_DEEP_GEMM") == "0" || f.variable("VLLM_USE_DEEP_GEMM_E8M0") == "0" ||
+                   f.variable("SGLANG_ENABLE_JIT_DEEPGEMM") == "0" ||
+                   f.variable("SGLANG_ENABLE_JIT_DEEPGEMM") == "false";
   const bool here = is_blackwell(*f.gpu) && c.declaration.block_weights && !c.uneven_block_scale.empty() && !off;
   return here ? on_gpu(f, {true, "", {{c.path, 0, "", 1, 0}}}, c.uneven_block_scale) : Found{};
 }

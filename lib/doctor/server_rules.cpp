@@ -69,9 +69,7 @@ Found token_scales_and_prefixes(const Facts& f) {
 
 Found first_v1(const Facts& f) {
   constexpr EngineVersion kFrom = {0, 7, 1}, kFixed = {0, 8, 0};
-  const auto v1 = f.environment.find("VLLM_USE_V1");
-  const bool asked = v1 != f.environment.end() && v1->second == "1";
-  const bool here = asked && f.before(kFrom) == Trait::No && f.before(kFixed) == Trait::Yes;
+  const bool here = f.variable("VLLM_USE_V1") == "1" && f.before(kFrom) == Trait::No && f.before(kFixed) == Trait::Yes;
   return here ? found_in_flags(f, {"kv-cache-dtype"}, "VLLM_USE_V1=1, vLLM " + str(*f.version)) : Found{};
 }
 
