@@ -93,7 +93,8 @@ std::vector<PredictionFigures> figures_by_prompt(std::span<const ComparedToken> 
   std::vector<PredictionFigures> figures;
   auto first = tokens.begin();
   for (size_t i = 0; i < n_prompts; ++i) {
-    const auto last = std::ranges::upper_bound(first, tokens.end(), static_cast<int64_t>(i), {}, &ComparedToken::prompt);
+    const auto last =
+        std::ranges::upper_bound(first, tokens.end(), static_cast<int64_t>(i), {}, &ComparedToken::prompt);
     figures.push_back(figures_of({first, last}));
     first = last;
   }
