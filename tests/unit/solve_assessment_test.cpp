@@ -284,28 +284,23 @@ TEST(Assessment, UnseenQueriesCountAsSeenOnes) {
   EXPECT_EQ(d.decided_by, Figure::KlUnseen);
 }
 
-TEST(Assessment, NoiseBeyondItsLimitCountsWhereAFigureIsNearItsOwn) {
-  const auto fitness_with = [](double kl, double noise) {
-    DamageAtScale d = measured(kl, 0.0);
-    d.noise = noise;
-    judge(d, {});
-    return d.fitness;
-  };
-  EXPECT_EQ(fitness_with(0.010, 1.1), Fitness::Keep16);
-  EXPECT_EQ(fitness_with(0.010, 0.9), Fitness::Fine);
-  EXPECT_EQ(fitness_with(0.008, 1.1), Fitness::Fine);
+DamageAtScale with_noise(double kl, double noise) {
+  DamageAtScale d = measured(kl, 0.0);
+  d.noise = noise;
+  judge(d, {});
+  return d;
+}
+
+TEST(Assessment, NoiseThatReordersLogitsCountsWhereKlIsNearItsLimit) {
+  EXPECT_EQ(with_noise(0.010, 1.1).fitness, Fitness::Keep16);
+  EXPECT_EQ(with_noise(0.010, 0.9).fitness, Fitness::Fine);
+  EXPECT_EQ(with_noise(0.008, 1.1).fitness, Fitness::Fine);
 }
 
 // Keys of layer 10 of SmolLM2-135M, four times as far apart in noise. 1.0 is no worse, wherever a limit lies between
 // them.
 TEST(Assessment, WhatIsNotKnownMakesNoScaleNeeded) {
-  const auto keys = [](double kl, double noise) {
-    DamageAtScale d = measured(kl, 0.0);
-    d.noise = 4.1 * noise;
-    judge(d, {});
-    return d;
-  };
-  const DamageAtScale at_scale = keys(0.0195, 0.2423), at_one = keys(0.0200, 0.2502);
+  const DamageAtScale at_scale = with_noise(0.0195, 4.1 * 0.2423), at_one = with_noise(0.0200, 4.1 * 0.2502);
   EXPECT_EQ(at_scale.fitness, Fitness::Fine);
   EXPECT_EQ(at_one.fitness, Fitness::Keep16);
   EXPECT_EQ(scale_need(at_scale, at_one), ScaleNeed::Any);
