@@ -78,7 +78,7 @@ test-quick:
 test-nightly:
 	@$(MAKE) --no-print-directory test
 	@sh .ci/ptx.sh
-	@ctest --test-dir build/release -L nightly --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+	@ctest --test-dir build/release -L nightly -LE ptx --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 	@$(MAKE) --no-print-directory test-ptx test-race-mutants test-verdict-parts test-verdicts
 	@$(MAKE) --no-print-directory test-text-reference test-arch-reference test-weights-reference test-fold-reference tsan
 

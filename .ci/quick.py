@@ -21,7 +21,7 @@ GROUPS = [
     ("fold", "fold", ["test_folding"], "fold"),
     ("apps", "cli", ["kvcal", "kvcal_emulated", "test_cli", "test_frame", "report_pages"], "cli"),
 ]
-ALWAYS = ("rules", ["kvcal", "test_rules", "test_documents", "test_document_commands"])
+ALWAYS = ("rules", ["kvcal", "test_rules", "test_documents", "test_document_commands", "test_validate"])
 
 
 def output(*command):

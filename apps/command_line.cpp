@@ -183,8 +183,9 @@ Job parse(std::vector<std::string> arguments) {
     fail_unknown("verb", first, names);
   if (arguments.size() == 2 && (arguments[1] == "--version" || arguments[1] == "-V")) return print(version_text());
 
-  if (!first.starts_with("-") && has_project_file() && !asks_for_help(arguments))
-    take_project_defaults(*app.get_subcommand(first));
+  const auto verb = std::ranges::find_first_of(arguments, names);
+  if (verb != arguments.end() && has_project_file() && !asks_for_help(arguments))
+    take_project_defaults(*app.get_subcommand(*verb));
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
@@ -216,7 +217,10 @@ std::optional<std::vector<std::string>> with_model_first(std::vector<std::string
 }  // namespace
 
 Job parse_command_line(int argc, const char* const* argv) {
-  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  // A project's model lets no argument be missing: --prompts would keep the folder.
+  if (arguments.size() > 1 && has_project_file() && !names_model(arguments[1]))
+    arguments = with_model_first(arguments).value_or(arguments);
   try {
     return parse(arguments);
   } catch (const ArgumentMissing&) {

@@ -176,6 +176,13 @@ void add_doctor(CLI::App& app, Job& chosen) {
       refuse_idle(*verb, "with --list",
                   {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server",
                    "--gpu", "--facts"});
+    // What a project's file says is about its own folder.
+    const auto given = [&](const char* name) { return verb->get_option(name)->count() > 0; };
+    if (given("INPUT") || given("--log") || given("--command") || given("--command-file") || given("--output")) {
+      if (!given("--server")) flags->server.clear();
+      if (!given("--model")) flags->models.clear();
+      if (!given("--scales")) flags->scales.clear();
+    }
     chosen = [flags] {
       for (std::string& model : flags->models) model = model_folder(model);
       for (std::string& input : flags->inputs) input = file_or_model(input);

@@ -19,7 +19,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 16;
+constexpr size_t kMostBytes = size_t{1} << 13;
 constexpr const char* kScales = "kv-cache-scales.json";  // calibrate's own default
 
 constexpr std::string_view kLimits = "limits";
@@ -64,6 +64,8 @@ std::string value_of(const Key& key, const toml::node& node) {
 
 std::vector<std::string> values_of(const Key& key, const toml::node& node) {
   if (!key.is_list || !node.is_array()) return {value_of(key, node)};
+  if (node.as_array()->empty())
+    fail(place(node.source().begin.line) + ": " + quoted(std::string(key.name)) + " is empty, expected at least one");
   std::vector<std::string> values;
   for (const toml::node& element : *node.as_array()) values.push_back(value_of(key, element));
   return values;

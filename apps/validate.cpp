@@ -70,7 +70,8 @@ Lines served_table(const std::vector<ServedScales>& served) {
   const std::vector<std::vector<std::string>> rows = served_rows(served);
   if (rows.empty()) return {};
   std::vector<Table::Column> columns;
-  for (const std::string& title : rows[0]) columns.push_back({title});
+  for (const std::string& title : rows[0])  // scales are not cut
+    columns.push_back({title, columns.size() < 2 ? Table::Align::Left : Table::Align::Right});
   columns[1].spare = 1;  // the module, which the layer tells
   Table table(columns);
   for (size_t i = 1; i < rows.size(); ++i) table.add_row(rows[i]);

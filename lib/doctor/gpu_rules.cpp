@@ -143,7 +143,7 @@ Found several_requests(const Facts& f) {
 constexpr CombinationRule kRules[] = {
     {{"B23", Fatal, Established,
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
-      "{fp8}, or vLLM 0.32 for nvfp4",
+      "{fp8}; vLLM serves nvfp4 there from 0.32 on",
       "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, sglang 0.5.16 to 0.5.23; vllm issue 43562",
       Cause::FormatUnsupported, 9, "B08 LG79"},
      kFlags | kGpu | kKnownServer | kQuantized,

@@ -171,7 +171,7 @@ std::optional<ServeCommand> options_of_file(std::string_view text) {
     const std::string scalar = value.is_string() ? value.get<std::string>() : "";
     if (value.is_null() || scalar == "false" || scalar == "False") continue;
     words.push_back("--" + key);
-    if (value.is_object()) words.push_back(value.dump());
+    if (value.is_object()) words.push_back(value.dump(-1, ' ', false, Json::error_handler_t::replace));
     for (std::string& word : words_at(documents[0], {key.c_str()}))
       if (word != "true" && word != "True") words.push_back(std::move(word));
   }

@@ -12,6 +12,7 @@ namespace kvcal {
 class Model;
 
 class Block;
+class WeightLoader;
 
 struct ModelWeights {
   WeightBinder whole;  // at the checkpoint's top

@@ -110,7 +110,8 @@ std::optional<double> stream_change(const Samples& samples, std::optional<int> r
 
 /// Squared change of the layer's output for each nat of KL. Logits that move a little move the output as far whether
 /// keys or queries were rounded: so it is that of keys, at the rung that moves them least.
-double change_by_kl(const Samples& keys) {
+/// None where no rung moves any.
+std::optional<double> change_by_kl(const Samples& keys) {
   double least = 0, ratio = 0;
   for (const int rung : keys.rungs_of(SampledFigure::KeyLayerChange)) {
     const double kl = keys.mean(SampledFigure::KeyDivergence, rung).value_or(0);
@@ -118,7 +119,7 @@ double change_by_kl(const Samples& keys) {
     least = kl;
     ratio = keys.mean(SampledFigure::KeyLayerChange, rung).value_or(0) / kl;
   }
-  return ratio;
+  return least > 0 ? std::optional(ratio) : std::nullopt;
 }
 
 /// Squared change of the layer's output by weights that move: with keys rounded, or with queries whose KL is given.
@@ -126,8 +127,9 @@ double change_by_kl(const Samples& keys) {
 std::optional<double> change_by_weights(const CacheStatistics& cache, CacheSite site, const Trial& trial, double kl) {
   if (cache.layout.normed_output) return std::nullopt;
   const Samples keys(cache.at(cache.layout.is_mla() ? CacheSite::Latent : CacheSite::Key), trial.format);
-  if (site == CacheSite::Query) return kl * change_by_kl(keys);
-  return keys.mean(SampledFigure::KeyLayerChange, trial.common());
+  if (site != CacheSite::Query) return keys.mean(SampledFigure::KeyLayerChange, trial.common());
+  const std::optional<double> ratio = change_by_kl(keys);
+  return ratio ? std::optional(kl * *ratio) : std::nullopt;
 }
 
 PredictedDamage predict_at(const CacheStatistics& cache, CacheSite site, const Trial& trial) {
@@ -143,7 +145,7 @@ double noise_factor(const PredictedDamage& at_scales, const PredictedDamage& at_
   return ratio_of(std::min(at_scales.noise, kSaturated), std::min(at_rungs.noise, kSaturated));
 }
 
-/// None where one of the site's figures was not measured there, or with values clipped that the scales do not clip.
+/// None where one of the site's figures was not measured there, or where other values are clipped there.
 std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite site, const Trial& trial,
                                        const PredictedDamage& predicted) {
   const Samples samples(cache.at(site), trial.format);
@@ -160,7 +162,9 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
   SampledDamage damage;
   damage.on_stream = stream_change(samples, trial.common());
   const PredictedDamage at_rungs = predict_at(cache, site, trial);
-  if (at_rungs.clips && !predicted.clips) return std::nullopt;
+  // Rungs that clip say nothing of scales that do not; nor, of what meets logits, those that do not of scales that
+  // clip, which may take what queries look at. Of values the ratio below has it.
+  if (at_rungs.clips != predicted.clips && (at_rungs.clips || meets_logits)) return std::nullopt;
   if (meets_logits) {
     // A query whose logits move by nats may lose the key that it looked at: it then costs as many nats. Each query is
     // rounded on its own, few of them say little.
@@ -183,7 +187,7 @@ bool is_power_of_two(float scale) {
   return std::frexp(scale, &exponent) == 0.5f;
 }
 
-/// The nearest powers of two; where scales clip nothing, those that do not either.
+/// The powers of two nearest to scales that clip; where they clip nothing, those that do not either.
 Trial trial_for(const NumberFormat& format, SampleFormat tried, std::span<const float> scales, bool clips) {
   Trial trial{tried, {}, tried == SampleFormat::Int8 || std::ranges::all_of(scales, is_power_of_two)};
   for (const float scale : scales) {
@@ -212,7 +216,10 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   if (s.sampled.empty() || !tried || by_channel) return std::nullopt;
   Trial trial = trial_for(format, *tried, scales, predicted.clips);
   for (int below = 0; below <= kFurthest; ++below) {
-    if (const auto damage = damage_of(cache, site, trial, predicted)) return damage;
+    if (auto damage = damage_of(cache, site, trial, predicted)) {
+      if (below > 0) damage->on_stream.reset();  // would be of that rung
+      return damage;
+    }
     for (int& rung : trial.rungs) --rung;
   }
   return std::nullopt;

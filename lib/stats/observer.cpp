@@ -261,6 +261,7 @@ bool Observer::State::CacheInProgress::close() {
 
 /// Its tables become statistics, and are freed.
 void Observer::State::finish(CacheInProgress& cache) {
+  cache.waiting = false;
   CacheStatistics result;
   result.layout = cache.layout;
   for (const CacheSite site : sites_of(cache.layout)) {
@@ -274,7 +275,6 @@ void Observer::State::finish(CacheInProgress& cache) {
   }
   std::exchange(cache.row_formats, RowFormatSampler()).fold_into(result, pool);
   std::exchange(cache.sampler, AttentionSampler(SampleOptions{})).fold_into(result, pool);
-  cache.waiting = false;
   cache.done = std::move(result);
 }
 

@@ -15,6 +15,7 @@ mkdir -p "$out"
 sh "$here/setup.sh"
 for server in vllm sglang; do # from a copy: pip leaves its build folder beside the sources
   rm -rf "$out/package" && cp -r "$source/apps/plugins" "$out/package"
+  "$REF/tools/bin/uv" pip uninstall -q --python "$REF/$server/bin/python" "$server-kv-cache-scales" 2>/dev/null || true
   "$REF/tools/bin/uv" pip install -q --reinstall --no-deps --python "$REF/$server/bin/python" "$out/package"
 done
 

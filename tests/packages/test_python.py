@@ -28,8 +28,9 @@ SCRATCH = tempfile.TemporaryDirectory()
 unittest.addModuleCleanup(SCRATCH.cleanup)
 PACKAGE = pathlib.Path(SCRATCH.name, "kvcal")
 (PACKAGE / "bin").mkdir(parents=True)
-for module in [*SOURCE.glob("apps/python/kvcal/*.py"), *SOURCE.glob("apps/plugins/*/*.py")]:
+for module in SOURCE.glob("apps/python/kvcal/*.py"):
     (PACKAGE / module.name).symlink_to(module)
+(PACKAGE / "kv_cache_scales").symlink_to(SOURCE / "apps/plugins/kv_cache_scales")
 (PACKAGE / "_version.py").write_text('__version__ = "0"\n')
 (PACKAGE / "bin/kvcal").symlink_to(KVCAL)
 sys.path.insert(0, SCRATCH.name)

@@ -6,6 +6,7 @@
 #include "model/moe_decoder.h"
 #include "model/rope.h"
 #include "model/weight_rows.h"
+#include "tensor/encoded_weight.h"
 
 namespace kvcal {
 namespace {
@@ -44,7 +45,9 @@ MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   MoeParts parts;
   WeightBinder router = w;
   parts.router = load_projection(loader, router, "router", d.n_experts, d.hidden, Bias::Present);
-  for (int64_t e = 0; e < d.n_experts; ++e) {
+  // Where weights are counted, those of all experts have been by now.
+  const int64_t n_loaded = is_of_no_weight(down_bias) ? 1 : d.n_experts;
+  for (int64_t e = 0; e < n_loaded; ++e) {
     const HostLinear both = gate_up.linear(e);
     const Tensor biases = gate_up_bias.rows(e, 1).reshaped({2 * d.ffn});
     const EverySecondRow gate(both, biases, 0), up(both, biases, 1);

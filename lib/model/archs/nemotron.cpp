@@ -2,6 +2,7 @@
 // as the reference and vLLM do; RoPE over half of a head; a feed-forward with a squared ReLU and no gate.
 #include "model/archs/archs.h"
 #include "model/layer_norm_decoder.h"
+#include "tensor/encoded_weight.h"
 
 namespace kvcal {
 namespace {
@@ -26,6 +27,8 @@ class Nemotron final : public SquaredReluDecoder {
  private:
   Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const override {
     const Tensor stored = w(name + ".weight", {dims_.hidden});
+    const Tensor bias = w(name + ".bias", {dims_.hidden});
+    if (is_of_no_weight(stored)) return {Norm::Kind::Layer, dims_.eps, loader.load_f32(stored), loader.load_f32(bias)};
     std::vector<float> gain(static_cast<size_t>(dims_.hidden));
     convert_to_float(stored.dtype, stored.data, gain.data(), gain.size());
     for (float& g : gain) {
@@ -33,7 +36,7 @@ class Nemotron final : public SquaredReluDecoder {
       if (loader.precision() == Precision::BF16) g = to_float(to_bf16(g));
     }
     return {Norm::Kind::Layer, dims_.eps, loader.load_f32({gain.data(), {dims_.hidden}, DType::F32}),
-            loader.load_f32(w(name + ".bias", {dims_.hidden}))};
+            loader.load_f32(bias)};
   }
 };
 

@@ -52,9 +52,11 @@ class StableLm final : public LayerNormModel {
   /// "NAME.norms.0.weight" [D], ... -> one gain [heads, D].
   Norm load_head_norms(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t heads) const {
     std::vector<float> gains(static_cast<size_t>(heads * dims_.head_dim));
-    for (int64_t h = 0; h < heads; ++h) {
-      const Tensor gain = w(name + ".norms." + std::to_string(h) + ".weight", {dims_.head_dim});
-      convert_to_float(gain.dtype, gain.data, gains.data() + h * dims_.head_dim, static_cast<size_t>(dims_.head_dim));
+    float* to = gains.data();
+    for (const WeightBinder& one : w.modules(name + ".norms.", heads)) {
+      const Tensor gain = one("weight", {dims_.head_dim});
+      convert_to_float(gain.dtype, gain.data, to, static_cast<size_t>(dims_.head_dim));
+      to += dims_.head_dim;
     }
     return {Norm::Kind::Layer, dims_.eps, loader.load_f32({gains.data(), {heads, dims_.head_dim}, DType::F32}), {}};
   }
