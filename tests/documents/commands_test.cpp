@@ -28,6 +28,7 @@ const std::set<std::string> kForeign = {
     "--build",
     "--calculate-kv-scales",
     "--coverage",
+    "--depth",
     "--fmad",
     "--from",
     "--image",
