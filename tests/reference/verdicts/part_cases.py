@@ -230,6 +230,10 @@ UNTRIED = [
     of("k_mean_of_kinds", "keys of two sizes: at 1.0 weights hardly move, and the output by an eighth", K,
        more={"heads": 8, "head_dim": 128, "prompts": chats(203, 310, 151)}, k=table(298, edit([128, 256], times=.000373)),
        q=table(.00155)),
+    of("k_clipped_below_a_rung", "a sink of 56; a scale that holds 46, and the nearest power of two, which clips nothing", K,
+       k=table(1, *each_head(2, 64, 7, set=56.0, rows=0), *each_head(2, 64, 30, set=46.0, rows=[1, 40])),
+       q=table(1, *each_head(4, 64, 7, set=.9), *each_head(4, 64, 30, set=0.0)),
+       runs=[percentile(99.95), {**FNUZ, "policy": "percentile", "percentile": 99.95}]),
     drawn("q_rows_beyond", "few queries change what they look at: the mean KL of those sampled is a quarter of that of all", ["query"], 203, 12),
 ]
 
