@@ -65,7 +65,8 @@ struct PositionField {
 };
 
 std::string position_rules(const SavedVariant& v, const PositionField& f) {
-  constexpr double kLeft = f.kLeft, kRight = f.kLeft + f.kWidth, kBottom = f.kZero;
+  using F = PositionField;
+  constexpr double kLeft = F::kLeft, kRight = F::kLeft + F::kWidth, kBottom = F::kZero;
   std::string body;
   for (int exponent = f.axis.low; exponent <= f.axis.high; ++exponent) {
     const double y = f.y(portable_pow(10, exponent));
