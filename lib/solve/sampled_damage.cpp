@@ -177,7 +177,8 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
     // Of the output as it is. Where offsets that tokens share are most of it, the change of what varies counts, which
     // attention averages as it averages what varies.
     const double of_values = std::sqrt(*change) * ratio_of(predicted.rel_raw, at_rungs.rel_raw);
-    damage.rel = std::max(std::hypot(of_values, damage.rel.value_or(0)), predicted.rel_varying);
+    const double of_weights = damage.rel.value_or(0);
+    damage.rel = std::max(std::sqrt(of_values * of_values + of_weights * of_weights), predicted.rel_varying);
   }
   return damage;
 }
