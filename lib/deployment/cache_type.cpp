@@ -6,19 +6,13 @@
 namespace kvcal {
 namespace {
 
-/// Versions from `since` on and before `until`; zero: no limit.
-struct Versions {
-  EngineVersion since{}, until{};
-  bool hold(const EngineVersion& v) const { return v >= since && (until == EngineVersion{} || v < until); }
-};
-
 enum class Declares : uint8_t { Nothing, CompressedTensors, ModelOptFp8, ModelOptNvfp4, Fp8 };
 
 /// What a declaration becomes under "auto", and whether it overrides an option that asks for something else.
 struct Line {
   Engine server;
   Declares declares;
-  Versions versions;
+  EngineVersions versions;
   std::string_view becomes;
   bool overrides = false;
 };
@@ -53,9 +47,7 @@ Declares declares(const KvDeclaration& d, Engine server) {
 /// Without a version that of the newest releases, as everywhere.
 const Line* line_of(const CacheRequest& r, Declares declared) {
   const auto found = std::ranges::find_if(kLines, [&](const Line& line) {
-    const bool newest = line.versions.until == EngineVersion{};
-    return line.server == r.server && line.declares == declared &&
-           (r.version ? line.versions.hold(*r.version) : newest);
+    return line.server == r.server && line.declares == declared && line.versions.hold(r.version);
   });
   return found == kLines.end() ? nullptr : &*found;
 }

@@ -18,6 +18,16 @@ struct EngineVersion {
 };
 std::string str(const EngineVersion& version);
 
+/// Versions from `since` on and before `until`; zero: no limit.
+struct EngineVersions {
+  EngineVersion since{}, until{};
+  /// Without a version whether the newest is among them.
+  bool hold(const std::optional<EngineVersion>& version) const {
+    const bool newest = until == EngineVersion{};
+    return version ? *version >= since && (newest || *version < until) : newest;
+  }
+};
+
 /// "v0.17.1rc1.dev88", "0.33", "0.6.6.post1": the leading numbers, of which there must be two. Nothing for development
 /// builds that count from 0.1.dev.
 std::optional<EngineVersion> parse_version(std::string_view text);

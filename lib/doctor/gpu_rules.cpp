@@ -108,27 +108,26 @@ Found decode_sums_otherwise(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-/// A type that these versions serve on GPUs of capabilities `from` on and below `to` alone; `until` zero: the newest.
+/// A type that these versions serve on GPUs of capabilities `from` on and below `to` alone.
 struct OnlyOn {
   Engine server;
   std::string_view type;
-  EngineVersion since, until;
+  EngineVersions versions;
   int from, to;
 };
 // flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4), kv_cache_hook.py of SGLang 0.5.23 and
 // server_args.py of 0.5.16.
 constexpr std::array kOnlyOn = {
-    OnlyOn{Engine::Vllm, "nvfp4", {0, 20, 0}, {0, 32, 0}, 100, 110},
-    OnlyOn{Engine::Sglang, "nvfp4", {0, 5, 16}, {}, 100, 130},
-    OnlyOn{Engine::Sglang, "mxfp8", {0, 5, 16}, {}, 100, 130},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 32, 0}}, 100, 110},
+    OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, 100, 130},
+    OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, 100, 130},
 };
 
 Found type_of_other_gpus(const Facts& f) {
   const int capability = f.gpu->capability;
   const auto line = std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) {
-    const bool newest = o.until == EngineVersion{};
-    const bool version = f.version ? *f.version >= o.since && (newest || *f.version < o.until) : newest;
-    return f.is(o.server) && version && f.cache.name.starts_with(o.type) && !f.cache.name.ends_with("_ds_mla");
+    return f.is(o.server) && o.versions.hold(f.version) && f.cache.name.starts_with(o.type) &&
+           !f.cache.name.ends_with("_ds_mla");
   });
   const bool refused = line != kOnlyOn.end() && capability > 0 && (capability < line->from || capability >= line->to);
   return refused ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), f.cache_text()) : Found{};
