@@ -42,6 +42,10 @@ help:
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
 
+# build/release with its tests, once.
+configure_tests = grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
+  || cmake --preset release -DKVCAL_TESTS=ON
+
 packages:
 	@sh .ci/packages.sh build test ci
 
@@ -62,15 +66,13 @@ demo:
 
 test:
 	@sh .ci/packages.sh build test
-	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
-	  || cmake --preset release -DKVCAL_TESTS=ON
+	@$(configure_tests)
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --test-dir build/release -LE nightly --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
 test-quick:
 	@sh .ci/packages.sh build test ci
-	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
-	  || cmake --preset release -DKVCAL_TESTS=ON
+	@$(configure_tests)
 	@$(MAKE) --no-print-directory format-check
 	@python3 .ci/quick.py $(BASE)
 
@@ -94,8 +96,7 @@ text_options = $(STRINGS) $(TEMPLATES)
 arch_options = $(CLASSES) --models $(MODELS) --seed $(SEED)
 test-text-reference test-arch-reference test-weights-reference: test-%-reference:
 	@sh .ci/packages.sh build test
-	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
-	  || cmake --preset release -DKVCAL_TESTS=ON
+	@$(configure_tests)
 	@cmake --build --preset release --parallel $(JOBS) --target $*_reference_driver
 	@sh tests/reference/run.sh $* build/release/tests/$*_reference_driver $($*_options) $(OPTIONS)
 
@@ -131,8 +132,7 @@ test-torch: build
 # OPTIONS='--only routing.cu' for some barriers; --update writes the table.
 test-race-mutants:
 	@sh .ci/packages.sh build test
-	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
-	  || cmake --preset release -DKVCAL_TESTS=ON
+	@$(configure_tests)
 	@cmake --build --preset release --parallel $(JOBS) --target test_parity_races
 	@$(or $(PYTHON),python3) tests/emulator/mutate_barriers.py build/release/tests/parity/test_parity_races $(OPTIONS)
 
