@@ -218,8 +218,9 @@ std::optional<std::vector<std::string>> with_model_first(std::vector<std::string
 
 Job parse_command_line(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  // A project's model lets no argument be missing: --prompts would keep the folder.
-  if (arguments.size() > 1 && has_project_file() && !names_model(arguments[1]))
+  // A project's model lets no argument of these be missing: --prompts would keep the folder.
+  const bool reads_prompts = arguments.size() > 1 && (arguments[0] == "calibrate" || arguments[0] == "evaluate");
+  if (reads_prompts && has_project_file() && !names_model(arguments[1]))
     arguments = with_model_first(arguments).value_or(arguments);
   try {
     return parse(arguments);
