@@ -2,7 +2,6 @@
 
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
-#include "model/alt_up.h"
 #include "prefill/memory_plan.h"
 
 namespace kvcal {
@@ -29,8 +28,8 @@ void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) c
   if (!ran_to_logits) {
     const std::string norm = spec().final_norm.substr(0, spec().final_norm.rfind('.'));
     SkipRule after{"after the last cache", {}};
-    for (const std::string& module : {norm, std::string(kMergingModule)})
-      after.patterns.push_back(weights.prefix.model + module + ".*");
+    after.patterns.push_back(weights.prefix.model + norm + ".*");
+    if (!spec().merging_module.empty()) after.patterns.push_back(weights.prefix.model + spec().merging_module + ".*");
     if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
     for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
       after.patterns.push_back(weights.prefix.model + spec().names_of(i) + "*");

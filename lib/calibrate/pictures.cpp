@@ -5,6 +5,7 @@
 #include "base/sha256.h"
 #include "base/size_text.h"
 #include "checkpoint/fingerprint.h"
+#include "model/towers/towers.h"
 #include "prefill/memory_plan.h"
 #include "prefill/picture_rows.h"
 

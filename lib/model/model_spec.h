@@ -85,6 +85,7 @@ struct ModelSpec {
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
   std::string embedding = "embed_tokens.weight", final_norm = "norm.weight";  // their names below the prefix
+  std::string merging_module;  // below it, too: what makes one stream of several behind the last layer; empty: none
   std::string layer_prefix = "layers.";  // below the prefix, in front of a layer's number
   std::string head = "lm_head.weight";   // of an untied head: beside the prefix or at the top
   bool above_rope_switch = false;        // which of both this model was read for
@@ -95,9 +96,9 @@ struct ModelSpec {
   int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
-  // What the names of the MTP layer's tensors begin with (model/mtp.h): "mtp." or "model.mtp.layers.0.", beside the
-  // language model's prefix, or "layers.46.", below it; "" where the config has no such layer or this program does not
-  // read it.
+  // What the names of the MTP layer's tensors begin with (model/decoders/mtp.h): "mtp." or "model.mtp.layers.0.",
+  // beside the language model's prefix, or "layers.46.", below it; "" where the config has no such layer or this
+  // program does not read it.
   std::string mtp_names;
   int n_mtp_layers = 0;  // the last so many of `layers` are MTP layers: 0, or 1 where it was asked for
 

@@ -29,7 +29,7 @@ struct ModelInfo {
   std::string weights_fingerprint;  // the same
   std::vector<std::string> also_valid_for;  // fingerprints of other checkpoints that the scales were shown to fit
   std::optional<LongRopeInfo> longrope;
-  int64_t n_mtp_layers = 0;       // MTP layers (model/mtp.h), whose indexes follow those of the n_layers
+  int64_t n_mtp_layers = 0;       // MTP layers (model/decoders/mtp.h), whose indexes follow those of the n_layers
   Json further = Json::object();  // members of later versions
   bool operator==(const ModelInfo&) const = default;
 

@@ -10,7 +10,7 @@
 #include "harness/compare.h"
 #include "harness/loaded_model.h"
 #include "harness/recording_tap.h"
-#include "model/latent_attention.h"
+#include "model/layers/latent_attention.h"
 
 namespace kvcal {
 namespace {

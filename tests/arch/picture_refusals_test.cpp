@@ -6,7 +6,7 @@
 #include "harness/message_of.h"
 #include "harness/picture_model.h"
 #include "model/architecture.h"
-#include "model/vision_tower.h"
+#include "model/towers/towers.h"
 
 namespace kvcal {
 namespace {

@@ -12,7 +12,8 @@
 #include "harness/picture_model.h"
 #include "harness/tolerances.h"
 #include "harness/whole_run.h"
-#include "model/idefics3_tower.h"
+#include "model/towers/idefics3_tower.h"
+#include "model/towers/towers.h"
 #include "prefill/picture_rows.h"
 
 namespace kvcal {

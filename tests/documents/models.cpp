@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "documents/tables.h"
 #include "model/architecture.h"
-#include "model/vision_tower.h"
+#include "model/towers/towers.h"
 #include "servers/server_support.h"
 
 namespace kvcal::documents {

@@ -1,7 +1,7 @@
 // Which way the experts of a layer lie when all of them are in one tensor.
 #include <gtest/gtest.h>
 
-#include "model/sparse_moe.h"
+#include "model/layers/sparse_moe.h"
 #include "unit/checkpoint_folder.h"
 
 namespace kvcal {

@@ -8,7 +8,7 @@
 #include "base/read_file.h"
 #include "harness/cost.h"
 #include "model/architecture.h"
-#include "model/vision_tower.h"
+#include "model/towers/towers.h"
 
 namespace kvcal {
 namespace {

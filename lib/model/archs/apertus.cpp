@@ -1,8 +1,8 @@
 // ApertusForCausalLM: RMSNorm over each head of q and k before RoPE, and a feed-forward of two projections with xIELU
 // between them, whose parameters each layer has learned for itself.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

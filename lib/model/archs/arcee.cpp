@@ -1,8 +1,8 @@
 // ArceeForCausalLM (AFM): Llama with a feed-forward of two projections and a squared ReLU between them. Biases on q, k,
 // v, o with attention_bias, on the feed-forward with mlp_bias.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/mamba2.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/mamba2.h"
+#include "model/layers/self_attention.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {

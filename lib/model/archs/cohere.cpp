@@ -5,7 +5,7 @@
 
 #include "model/archs/archs.h"
 #include "model/archs/cohere_keys.h"
-#include "model/decoder_model.h"
+#include "model/decoders/decoder_model.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -6,10 +6,10 @@
 
 #include "model/archs/archs.h"
 #include "model/archs/cohere_keys.h"
-#include "model/decoder_model.h"
-#include "model/multipliers.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/multipliers.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

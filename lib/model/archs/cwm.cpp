@@ -1,6 +1,6 @@
 // CwmForCausalLM: Llama of which every fourth layer, from the first one on, sees all and the others have a window.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

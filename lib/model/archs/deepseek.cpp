@@ -11,15 +11,15 @@
 // here they are never rounded, as in the reference. The number of KV heads means nothing with latent attention,
 // head_dim nowhere.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/indexer.h"
-#include "model/latent_attention.h"
-#include "model/moe_decoder.h"
-#include "model/nextn.h"
-#include "model/query_growth.h"
+#include "model/decoders/decoder_model.h"
+#include "model/decoders/moe_decoder.h"
+#include "model/decoders/nextn.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/indexer.h"
+#include "model/layers/latent_attention.h"
+#include "model/layers/query_growth.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,9 +3,9 @@
 // the unbiased ones over their sum, which counts as moe_norm_min at least. Cosines are rounded to the activation dtype
 // as vLLM does; the reference framework keeps them in f32.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
-#include "model/nextn.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/moe_decoder.h"
+#include "model/decoders/nextn.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // ExaoneForCausalLM (EXAONE 3, 3.5 and Deep): Llama under other names, of config keys as of tensors.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

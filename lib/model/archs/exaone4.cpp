@@ -4,8 +4,8 @@
 
 #include "model/archs/archs.h"
 #include "model/archs/exaone4_windows.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -5,7 +5,7 @@
 
 #include "model/archs/archs.h"
 #include "model/archs/exaone4_windows.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,7 +3,7 @@
 // the older one has one key head (multi_query) or as many as queries. Biases only with `bias`. ALiBi (Falcon-RW) is
 // refused.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

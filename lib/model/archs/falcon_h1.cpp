@@ -1,11 +1,11 @@
 // FalconH1ForCausalLM: attention and Mamba-2 side by side in every layer, with multipliers on nearly everything
 // (docs/model-notes.md, "Mamba"). Keys are multiplied before RoPE, so the cache holds the product.
 #include "model/archs/archs.h"
-#include "model/decoder_model.h"
-#include "model/mamba2.h"
-#include "model/multipliers.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/mamba2.h"
+#include "model/layers/multipliers.h"
+#include "model/layers/self_attention.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/gemma_parts.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/gemma_parts.h"
+#include "model/layers/self_attention.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {

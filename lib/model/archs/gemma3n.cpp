@@ -5,16 +5,25 @@
 #include <cmath>
 
 #include "model/archs/archs.h"
-#include "model/gemma3n_block.h"
-#include "model/gemma_parts.h"
-#include "model/mixer.h"
-#include "model/sharing_attention.h"
+#include "model/decoders/gemma3n_block.h"
+#include "model/layers/gemma_parts.h"
+#include "model/layers/mixer.h"
+#include "model/layers/sharing_attention.h"
 
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    262400, 2048, 16384, 35, 8, 2, 256, 32768, true, Activation::GeluTanh, "hidden_activation", "rms_norm_eps", 1e-6};
+constexpr DecoderDefaults kDefaults = {.vocab = 262400,
+                                       .hidden = 2048,
+                                       .ffn = 16384,
+                                       .n_layers = 35,
+                                       .n_heads = 8,
+                                       .n_kv_heads = 2,
+                                       .head_dim = 256,
+                                       .max_positions = 32768,
+                                       .tied_head = true,
+                                       .act = Activation::GeluTanh,
+                                       .act_key = "hidden_activation"};
 constexpr int64_t kDefaultWindow = 512, kDefaultPeriod = 5, kDefaultShared = 15, kDefaultLaurelRank = 64,
                   kDefaultStreams = 4, kDefaultPerLayerDim = 256, kDefaultPerLayerVocab = 262144;
 constexpr double kDefaultLogitsCap = 30;
@@ -77,6 +86,7 @@ class Gemma3n final : public Model {
     spec_ = general_spec(config, c_.dims);
     spec_.n_streams = c_.streams.n_streams;
     spec_.table_parameters = c_.per_layer_vocab * c_.per_layer_dim * c_.dims.n_layers + 2 * spec_.stream_parameters();
+    spec_.merging_module = kMergingModule;
     spec_.head_activations = merging_activations(c_.streams);
     add_layers(text);
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";

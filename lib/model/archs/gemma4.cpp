@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "model/archs/archs.h"
-#include "model/gemma4_block.h"
-#include "model/gemma_parts.h"
+#include "model/decoders/gemma4_block.h"
+#include "model/layers/gemma_parts.h"
+#include "model/layers/sharing_attention.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/sharing_attention.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

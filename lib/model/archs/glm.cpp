@@ -3,8 +3,8 @@
 // model: Glm4 whose pairs turn by three rows of positions. The older ChatGLM files of the same models are another class
 // with other names.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

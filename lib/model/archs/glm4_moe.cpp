@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
-#include "model/nextn.h"
+#include "model/decoders/moe_decoder.h"
+#include "model/decoders/nextn.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,9 +1,9 @@
 // GPT2LMHeadModel (GPT-2 and its many small descendants): a learned row for every position instead of RoPE, layer norms
 // and biases everywhere, and weights that are stored transposed (Conv1D): q, k and v as columns of one.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
-#include "model/learned_positions.h"
-#include "model/weight_rows.h"
+#include "model/decoders/layer_norm_decoder.h"
+#include "model/layers/learned_positions.h"
+#include "model/layers/weight_rows.h"
 
 namespace kvcal {
 namespace {

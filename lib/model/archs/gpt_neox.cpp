@@ -2,7 +2,7 @@
 // one weight head by head; attention and feed-forward side by side, each behind a norm of its own, unless
 // use_parallel_residual is off.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,9 +3,9 @@
 // [E, out, in], or BF16 and then transposed. Choosing the best logits and the softmax over them alone is the softmax
 // over all, renormalized.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
+#include "model/layers/weight_rows.h"
 #include "model/rope.h"
-#include "model/weight_rows.h"
 #include "tensor/encoded_weight.h"
 
 namespace kvcal {

@@ -1,8 +1,8 @@
 // GraniteForCausalLM: Granite 3 dense. Llama with four multipliers: of the embeddings, of the logits q·k (in place of
 // D^-1/2), of both branches before they join the residual stream, and a divisor of the output logits.
 #include "model/archs/archs.h"
-#include "model/multipliers.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/multipliers.h"
 #include "model/rope.h"
 
 namespace kvcal {

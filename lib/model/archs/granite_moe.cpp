@@ -2,7 +2,7 @@
 // branches and logits; experts in every layer, and in the second class a shared one. Choosing the best logits and the
 // softmax over them alone is the softmax over all, renormalized.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,12 +1,12 @@
 // GraniteMoeHybridForCausalLM (Granite 4): Mamba-2 and attention, factors on embeddings, attention, branches and
 // logits; a shared feed-forward in every layer, beside experts or alone (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/mamba2.h"
-#include "model/multipliers.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/mamba2.h"
+#include "model/layers/multipliers.h"
+#include "model/layers/self_attention.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
 
 namespace kvcal {
 namespace {

@@ -1,7 +1,7 @@
 // HunYuanDenseV1ForCausalLM: Llama whose q and k are normed by head after RoPE, so that no pair of channels bounds a
 // key at other positions; rope of type dynamic with a fixed alpha.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -2,7 +2,7 @@
 // every layer beside a shared one. What the config gives for each layer must be the same everywhere. With one active
 // expert vLLM and the reference framework weigh it differently: refused.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -2,7 +2,7 @@
 // scores beside a shared one. Two spellings of keys and tensors: that of servers, which is published, and the reference
 // framework's.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // Jais2ForCausalLM: Llama with layer norms, a feed-forward of two projections and a squared ReLU between them, and
 // biases on all projections unless attention_bias and mlp_bias say otherwise.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 
 namespace kvcal {
 namespace {

@@ -1,10 +1,10 @@
 // JambaForCausalLM: Mamba-1 with norms on Δ, B and C; attention without RoPE; every other layer a mixture whose weights
 // are not renormalized (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/mamba.h"
-#include "model/self_attention.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/mamba.h"
+#include "model/layers/self_attention.h"
 
 namespace kvcal {
 namespace {

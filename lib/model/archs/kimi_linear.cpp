@@ -9,10 +9,10 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
-#include "model/kimi_delta_attention.h"
-#include "model/latent_attention.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/kimi_delta_attention.h"
+#include "model/layers/latent_attention.h"
 
 namespace kvcal {
 namespace {

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/decoder_model.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/self_attention.h"
+#include "model/layers/short_conv.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
-#include "model/short_conv.h"
 
 namespace kvcal {
 namespace {

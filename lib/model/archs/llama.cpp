@@ -4,7 +4,7 @@
 // (LLaMA, TeleChat3, openPangu-Embedded) `bias` is for all of attention, and qkv_bias, where it is given, for q, k and
 // v. XVERSE, which SGLang alone serves, has neither biases nor a tied head, whatever its config says.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

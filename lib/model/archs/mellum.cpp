@@ -1,7 +1,7 @@
 // MellumForCausalLM (Mellum 2): Qwen3's attention and mixtures, with a window and a RoPE base of their own in some
 // layers.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

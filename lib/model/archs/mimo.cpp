@@ -1,8 +1,8 @@
 // MiMoForCausalLM: MiMo-7B. Qwen2, with an MTP layer of its own form beside the layers (docs/model-notes.md, "MTP
 // layers").
 #include "model/archs/archs.h"
-#include "model/nextn.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/nextn.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

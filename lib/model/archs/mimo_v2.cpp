@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "model/archs/archs.h"
-#include "model/decoder_model.h"
-#include "model/mtp.h"
+#include "model/decoders/decoder_model.h"
+#include "model/decoders/mtp.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

@@ -5,11 +5,11 @@
 
 #include "base/portable_math.h"
 #include "model/archs/archs.h"
-#include "model/decoder_model.h"
-#include "model/multipliers.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/multipliers.h"
+#include "model/layers/self_attention.h"
+#include "model/layers/weight_rows.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
-#include "model/weight_rows.h"
 
 namespace kvcal {
 namespace {

@@ -2,7 +2,7 @@
 // every layer, chosen by biased sigmoid scores. Routers are published in F32, and then their logits are not rounded;
 // vLLM makes any router F32.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

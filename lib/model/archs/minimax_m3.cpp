@@ -7,9 +7,9 @@
 
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
-#include "model/indexer.h"
-#include "model/mixer.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
+#include "model/layers/indexer.h"
+#include "model/layers/mixer.h"
 #include "model/rope.h"
 
 namespace kvcal {

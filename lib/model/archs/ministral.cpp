@@ -1,6 +1,6 @@
 // MinistralForCausalLM: Mistral whose layer_types choose the layers with a window; without them all have it.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

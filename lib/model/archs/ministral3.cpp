@@ -1,8 +1,8 @@
 // Ministral3ForCausalLM, and MistralForCausalLM with llama_4_scaling: Mistral whose queries are multiplied, after RoPE,
 // by 1 + beta ln(1 + ⌊position / original⌋) (query_growth.h).
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
-#include "model/query_growth.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/query_growth.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // MistralForCausalLM: Mistral 7B, Nemo, Small. The window covers every layer; absent means the class default 4096, null
 // none.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

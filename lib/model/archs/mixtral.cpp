@@ -1,7 +1,7 @@
 // MixtralForCausalLM: attention of Mistral, experts in every layer, weights always renormalized. The window, absent by
 // default, covers every layer.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,10 +3,10 @@
 // gated by a projection of its own. By default layers with a window rotate and the others do not. Logits times a
 // factor, then capped.
 #include "model/archs/archs.h"
-#include "model/decoder_model.h"
-#include "model/gemma_parts.h"
-#include "model/mixer.h"
-#include "model/multipliers.h"
+#include "model/decoders/decoder_model.h"
+#include "model/layers/gemma_parts.h"
+#include "model/layers/mixer.h"
+#include "model/layers/multipliers.h"
 #include "model/rope.h"
 
 namespace kvcal {

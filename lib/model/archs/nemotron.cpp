@@ -1,7 +1,7 @@
 // NemotronForCausalLM (Nemotron 3 and 4, Minitron): layer norms whose gain is 1 + w, rounded to the activations' dtype
 // as the reference and vLLM do; RoPE over half of a head; a feed-forward with a squared ReLU and no gate.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "tensor/encoded_weight.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // OlmoForCausalLM (OLMo 1 and 1.7): Llama with layer norms that have neither gain nor bias, with an epsilon of 1e-5
 // whatever the config says. clip_qkv clamps q, k and v before RoPE.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -3,10 +3,10 @@
 // the full layers only. FlexOlmoForCausalLM: OLMo 2 with experts by softmax scores in every layer.
 // OlmoHybridForCausalLM: three gated delta nets, with norms before them, to one layer of OLMo 2, which need not rotate.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/gated_delta_net.h"
-#include "model/mixer.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/gated_delta_net.h"
+#include "model/layers/mixer.h"
 #include "model/rope.h"
 
 namespace kvcal {

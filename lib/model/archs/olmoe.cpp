@@ -1,7 +1,7 @@
 // OlmoeForCausalLM: norms over all heads of q together, and of k, before RoPE; experts in every layer by softmax
 // scores. clip_qkv clamps q, k and v behind the norms.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,8 +1,8 @@
 // OPTForCausalLM (OPT, Galactica): a learned row for every position, two rows later than it says; layer norms, of which
 // no config names the epsilon. OPT-350m, which norms behind its branches and embeds in another width, is refused.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
-#include "model/learned_positions.h"
+#include "model/decoders/layer_norm_decoder.h"
+#include "model/layers/learned_positions.h"
 
 namespace kvcal {
 namespace {

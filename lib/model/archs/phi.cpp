@@ -2,7 +2,7 @@
 // a head, biases everywhere, on the output head too. With qk_layernorm every head of q and k is normed, all with one
 // gain and bias.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -4,8 +4,8 @@
 // = none (docs/model-notes.md, "Rotary positions"). Phi4MMForCausalLM (Phi-4-multimodal), the language model: the same,
 // each weight beside adapters that servers put in for pictures and for speech; with text alone they leave them out.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
+#include "model/layers/decoder_block.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -2,11 +2,11 @@
 // layer, each weighted among the logits that come near its own; perhaps biases of attention and of the output head;
 // longrope with magnitudes that the config gives. vLLM and SGLang read no window, and no tied embeddings.
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/self_attention.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/self_attention.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

@@ -1,6 +1,6 @@
 // Qwen2ForCausalLM: Qwen2 and Qwen2.5. Biases on q, k, v, none on o; windows only with use_sliding_window.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -2,7 +2,7 @@
 // shared expert. Without layer_types, use_sliding_window lets every second of the layers below max_window_layers slide:
 // the rule of this class alone.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

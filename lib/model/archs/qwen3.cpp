@@ -1,7 +1,7 @@
 // Qwen3ForCausalLM: RMSNorm over each head of q and k (plain gain) before RoPE; biases only with attention_bias;
 // windows as in Qwen2.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "model/archs/archs.h"
-#include "model/decoder_block.h"
-#include "model/gated_attention.h"
-#include "model/gated_delta_net.h"
-#include "model/hybrid_layers.h"
+#include "model/decoders/hybrid_layers.h"
+#include "model/layers/decoder_block.h"
+#include "model/layers/gated_attention.h"
+#include "model/layers/gated_delta_net.h"
+#include "model/layers/sparse_moe.h"
 #include "model/rope.h"
-#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {

@@ -4,7 +4,7 @@
 // are published transposed, and the streams of Qwen3-VL's tower added behind the first layers.
 // Qwen3OmniMoeForConditionalGeneration, its thinker: as that, with the experts of Qwen3MoeForCausalLM.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

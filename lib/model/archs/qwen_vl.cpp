@@ -3,7 +3,7 @@
 // published for the first two, flat. What Qwen3-VL's tower returns beside the rows of its images is added to the
 // residual stream after the first layers (docs/model-notes.md, "Images").
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

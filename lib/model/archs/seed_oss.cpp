@@ -1,7 +1,7 @@
 // SeedOssForCausalLM: Llama with explicit head_dim, biases on q, k, v (attention_bias, on by default), on o
 // (attention_out_bias) and on the feed-forward (mlp_bias).
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // SmolLM3ForCausalLM: Llama without RoPE on every fourth layer, or where no_rope_layers has a 0 (1 means: rotate). With
 // use_sliding_window the layers without RoPE slide, or those that layer_types names.
 #include "model/archs/archs.h"
-#include "model/plain_decoder.h"
+#include "model/decoders/plain_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // SolarOpenForCausalLM (Solar Open): plain attention, in every layer experts chosen by biased sigmoid scores beside a
 // shared one.
 #include "model/archs/archs.h"
-#include "model/moe_decoder.h"
+#include "model/decoders/moe_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

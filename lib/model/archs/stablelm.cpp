@@ -2,7 +2,7 @@
 // feed-forward; with use_parallel_residual both branches read the same norm, with qk_layernorm every head of q and k
 // has a norm and a gain of its own. vLLM reads neither of the two keys; SGLang reads neither either.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -1,7 +1,7 @@
 // Starcoder2ForCausalLM: layer norms with bias, biases on all projections with use_bias, a feed-forward without gate,
 // one window for all layers.
 #include "model/archs/archs.h"
-#include "model/layer_norm_decoder.h"
+#include "model/decoders/layer_norm_decoder.h"
 #include "model/rope.h"
 
 namespace kvcal {

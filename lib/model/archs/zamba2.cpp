@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "model/archs/archs.h"
-#include "model/mamba2.h"
+#include "model/layers/mamba2.h"
 #include "model/rope.h"
 
 namespace kvcal {

@@ -5,7 +5,7 @@
 #include "checkpoint/weight_binder.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/cuda_ops.h"
-#include "model/weight_rows.h"
+#include "model/layers/weight_rows.h"
 #include "parity/op_fixture.h"
 #include "unit/checkpoint_folder.h"
 
