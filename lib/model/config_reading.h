@@ -40,7 +40,10 @@ struct DecoderDims {
 /// A family's defaults for missing keys, as the reference framework's config class has them. n_kv_heads 0 = n_heads,
 /// head_dim 0 = hidden / n_heads; null in a config means the same. After the sizes: what the family computes, and how.
 struct DecoderDefaults {
-  int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;
+  int64_t vocab, hidden, ffn, n_layers, n_heads;
+  int64_t n_kv_heads = 0;  // n_heads
+  int64_t head_dim = 0;    // hidden / n_heads
+  int64_t max_positions;
   bool tied_head = false;
   Activation act = Activation::Silu;
   const char* act_key = "hidden_act";

@@ -17,7 +17,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 200192,
                                        .ffn = 6144,
                                        .n_layers = 32,
                                        .n_heads = 16,
-                                       .n_kv_heads = 0,
                                        .head_dim = 128,
                                        .max_positions = 16384,
                                        .eps = 1e-5};

@@ -8,15 +8,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 131072,
-                                       .hidden = 4096,
-                                       .ffn = 14336,
-                                       .n_layers = 32,
-                                       .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 65536,
-                                       .eps = 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 131072, .hidden = 4096, .ffn = 14336, .n_layers = 32, .n_heads = 32, .max_positions = 65536, .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {12000000};
 constexpr float kBeta = 0.5f, kEps = -1e-6f;
 

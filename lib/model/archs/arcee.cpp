@@ -13,8 +13,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 32000,
                                        .ffn = 18432,
                                        .n_layers = 32,
                                        .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
                                        .max_positions = 4096,
                                        .act = Activation::Relu2,
                                        .eps = 1e-5};

@@ -13,15 +13,8 @@ namespace kvcal {
 namespace {
 
 // Servers take all sizes from the config.
-constexpr DecoderDefaults kDefaults = {.vocab = 0,
-                                       .hidden = 0,
-                                       .ffn = 0,
-                                       .n_layers = 0,
-                                       .n_heads = 0,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 32768,
-                                       .eps = 1e-6};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 0, .hidden = 0, .ffn = 0, .n_layers = 0, .n_heads = 0, .max_positions = 32768, .eps = 1e-6};
 constexpr BiasedMoeDefaults kMoeDefaults = {.n_experts = 0,
                                             .n_active = 0,
                                             .ffn = 0,

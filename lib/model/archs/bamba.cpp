@@ -12,8 +12,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {128000,           4096,         14336,          32,  32, 8, 0, 262144, false,
-                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 128000,
+                                       .hidden = 4096,
+                                       .ffn = 14336,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .max_positions = 262144,
+                                       .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
 
 std::vector<bool> read_attention_layers(const Json& config, int64_t n_layers) {

@@ -11,8 +11,15 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    256000, 8192, 22528, 40, 64, 0, 0, 8192, true, Activation::Silu, "hidden_act", "layer_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 256000,
+                                       .hidden = 8192,
+                                       .ffn = 22528,
+                                       .n_layers = 40,
+                                       .n_heads = 64,
+                                       .max_positions = 8192,
+                                       .tied_head = true,
+                                       .eps_key = "layer_norm_eps",
+                                       .eps = 1e-5};
 constexpr double kDefaultLogitScale = 0.0625;
 constexpr int64_t kDefaultWindow = 4096, kDefaultPeriod = 4;
 

@@ -14,8 +14,16 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    256000, 8192, 22528, 40, 64, 0, 128, 8192, true, Activation::Silu, "hidden_act", "layer_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 256000,
+                                       .hidden = 8192,
+                                       .ffn = 22528,
+                                       .n_layers = 40,
+                                       .n_heads = 64,
+                                       .head_dim = 128,
+                                       .max_positions = 8192,
+                                       .tied_head = true,
+                                       .eps_key = "layer_norm_eps",
+                                       .eps = 1e-5};
 constexpr int64_t kDefaultPeriod = 4, kDefaultExperts = 8, kDefaultActive = 2;
 
 RopeSpec read_cohere2_moe_rope(const Json& text, int64_t head_dim) {

@@ -18,8 +18,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 32000,
                                        .ffn = 11008,
                                        .n_layers = 32,
                                        .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
                                        .max_positions = 2048,
                                        .layers_differ = true};
 

@@ -29,15 +29,15 @@ constexpr const char* kChoiceBias = "gate.e_score_correction_bias";
 /// What a class assumes where the config is silent.
 struct Family {
   DecoderDefaults dims;
-  LatentDims latent;  // ranks and widths
+  LatentDims latent{};  // ranks and widths
   struct {
-    int64_t n, n_active, ffn, n_shared, first_layer;
+    int64_t n = 0, n_active = 0, ffn, n_shared = 0, first_layer = 0;
   } experts;
   struct {
     const char* scoring;
-    const char* method;  // or null: the class has no topk_method
-    bool renormalize;
-    double scale;
+    const char* method = nullptr;  // null: the class has no topk_method
+    bool renormalize = false;
+    double scale = 1;
     int64_t n_groups = 1, k_groups = 1;
   } routing;
   IndexerDefaults indexer{};
@@ -50,50 +50,56 @@ struct Family {
 constexpr LatentDims kLatent = {.q_rank = 1536, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
 constexpr LatentDims kGlmLatent = {.q_rank = 768, .kv_rank = 512, .nope = 192, .rope = 64, .value = 256};
 constexpr LatentDims kGlmDsaLatent = {.q_rank = 2048, .kv_rank = 512, .nope = 192, .rope = 64, .value = 256};
-constexpr DecoderDefaults kGlmDims = {154880,           2048,         10240,          47,  20, 0, 0, 202752, false,
-                                      Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kGlmDims = {
+    .vocab = 154880, .hidden = 2048, .ffn = 10240, .n_layers = 47, .n_heads = 20, .max_positions = 202752, .eps = 1e-5};
 
 constexpr Family kV1 = {
-    {102400, 4096, 11008, 30, 32, 0, 0, 2048}, {}, {0, 0, 1407, 0, 0}, {"softmax", "greedy", false, 1.0}};
+    .dims = {.vocab = 102400, .hidden = 4096, .ffn = 11008, .n_layers = 30, .n_heads = 32, .max_positions = 2048},
+    .experts = {.ffn = 1407},
+    .routing = {.scoring = "softmax", .method = "greedy"}};
 constexpr Family kV2 = {
-    {102400, 4096, 11008, 32, 32, 0, 0, 2048}, kLatent, {64, 0, 1407, 2, 0}, {"softmax", "greedy", false, 1.0}};
-constexpr Family kV3 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 4096},
-                        .latent = kLatent,
-                        .experts = {256, 8, 2048, 1, 3},
-                        .routing = {"sigmoid", "noaux_tc", true, 2.5, 8, 4},
-                        .drafts = true};
+    .dims = {.vocab = 102400, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048},
+    .latent = kLatent,
+    .experts = {.n = 64, .ffn = 1407, .n_shared = 2},
+    .routing = {.scoring = "softmax", .method = "greedy"}};
+constexpr Family kV3 = {
+    .dims = {.vocab = 129280, .hidden = 7168, .ffn = 18432, .n_layers = 61, .n_heads = 128, .max_positions = 4096},
+    .latent = kLatent,
+    .experts = {.n = 256, .n_active = 8, .ffn = 2048, .n_shared = 1, .first_layer = 3},
+    .routing =
+        {.scoring = "sigmoid", .method = "noaux_tc", .renormalize = true, .scale = 2.5, .n_groups = 8, .k_groups = 4},
+    .drafts = true};
 constexpr Family kGlm = {.dims = kGlmDims,
                          .latent = kGlmLatent,
-                         .experts = {64, 4, 1536, 1, 1},
-                         .routing = {"sigmoid", "noaux_tc", true, 1.8},
+                         .experts = {.n = 64, .n_active = 4, .ffn = 1536, .n_shared = 1, .first_layer = 1},
+                         .routing = {.scoring = "sigmoid", .method = "noaux_tc", .renormalize = true, .scale = 1.8},
                          .drafts = true};
-constexpr Family kV32 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 163840},
-                         .latent = kV3.latent,
-                         .experts = kV3.experts,
-                         .routing = kV3.routing,
-                         .indexer = {.n_heads = 64},
-                         .drafts = true};
+constexpr Family kV32 = {
+    .dims = {.vocab = 129280, .hidden = 7168, .ffn = 18432, .n_layers = 61, .n_heads = 128, .max_positions = 163840},
+    .latent = kV3.latent,
+    .experts = kV3.experts,
+    .routing = kV3.routing,
+    .indexer = {.n_heads = 64},
+    .drafts = true};
 constexpr Family kGlmDsa = {.dims = {.vocab = 154880,
                                      .hidden = 6144,
                                      .ffn = 12288,
                                      .n_layers = 78,
                                      .n_heads = 64,
-                                     .n_kv_heads = 0,
-                                     .head_dim = 0,
                                      .max_positions = 202752,
                                      .eps = 1e-5},
                             .latent = kGlmDsaLatent,
-                            .experts = {256, 8, 2048, 1, 3},
-                            .routing = {"sigmoid", "noaux_tc", true, 2.5},
+                            .experts = {.n = 256, .n_active = 8, .ffn = 2048, .n_shared = 1, .first_layer = 3},
+                            .routing = {.scoring = "sigmoid", .method = "noaux_tc", .renormalize = true, .scale = 2.5},
                             .indexer = {.n_heads = 32, .interleaved = true},
                             .drafts = true};
-constexpr Family kMistral4 = {{131072, 4096, 12288, 36, 32, 0, 0, 1048576},
-                              {.q_rank = 1024, .kv_rank = 256, .nope = 64, .rope = 64, .value = 128},
-                              {128, 4, 2048, 1, 0},
-                              {"softmax", nullptr, true, 1.0},
-                              {},
-                              true,
-                              RouterLogits::Activations};
+constexpr Family kMistral4 = {
+    .dims = {.vocab = 131072, .hidden = 4096, .ffn = 12288, .n_layers = 36, .n_heads = 32, .max_positions = 1048576},
+    .latent = {.q_rank = 1024, .kv_rank = 256, .nope = 64, .rope = 64, .value = 128},
+    .experts = {.n = 128, .n_active = 4, .ffn = 2048, .n_shared = 1},
+    .routing = {.scoring = "softmax", .renormalize = true},
+    .grows = true,
+    .logits = RouterLogits::Activations};
 
 struct DeepseekConfig {
   DecoderDims dims;

@@ -9,7 +9,13 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {152064, 4608, 10944, 62, 32, 32, 0, 2048};
+constexpr DecoderDefaults kDefaults = {.vocab = 152064,
+                                       .hidden = 4608,
+                                       .ffn = 10944,
+                                       .n_layers = 62,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 32,
+                                       .max_positions = 2048};
 constexpr BiasedMoeDefaults kMoeDefaults = {0, 0, 1408, 0, false};
 constexpr int64_t kDefaultWindow = 4096, kDefaultFirst = 62;
 

@@ -27,7 +27,6 @@ constexpr DecoderDefaults kMoeDefaults = {.vocab = 103424,
                                           .n_layers = 28,
                                           .n_heads = 20,
                                           .n_kv_heads = 4,
-                                          .head_dim = 0,
                                           .max_positions = 131072,
                                           .tied_head = true,
                                           .eps = 1e-5};

@@ -12,8 +12,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 102400,
                                        .ffn = 0,  // 4 hidden
                                        .n_layers = 32,
                                        .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
                                        .max_positions = 2048,
                                        .act_key = "activation_function",
                                        .eps_key = "layer_norm_epsilon",

@@ -17,7 +17,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 102400,
                                        .n_layers = 32,
                                        .n_heads = 32,
                                        .n_kv_heads = 32,
-                                       .head_dim = 0,
                                        .max_positions = 2048,
                                        .eps = 1e-5};
 constexpr int64_t kDefaultWindow = 4096, kDefaultPeriod = 4;

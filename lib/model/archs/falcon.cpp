@@ -14,8 +14,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 65024,
                                        .ffn = 0,  // 4 hidden
                                        .n_layers = 32,
                                        .n_heads = 71,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
                                        .max_positions = 2048,
                                        .tied_head = true,
                                        .act = Activation::Gelu,

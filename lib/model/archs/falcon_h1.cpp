@@ -10,8 +10,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {128000,           4096,         14336,          32,  32, 8, 0, 8192, false,
-                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 128000,
+                                       .hidden = 4096,
+                                       .ffn = 14336,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .max_positions = 8192,
+                                       .eps = 1e-5};
 
 struct BranchMultipliers {
   float attention_in, attention_out, ssm_in, ssm_out, gate, down;

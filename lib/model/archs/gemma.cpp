@@ -18,43 +18,61 @@ namespace {
 /// What tells the generations apart.
 struct Generation {
   DecoderDefaults defaults;
-  bool tuned;  // has query_pre_attn_scalar and final_logit_softcapping
-  bool branch_norms, qk_norm;
-  bool caps_attention;               // else attn_logit_softcapping means nothing
-  double attention_cap, logits_cap;  // where the config is silent; 0 = none
-  int64_t period;                    // every period-th layer attends to everything; 1 = all of them
+  bool tuned = false;  // has query_pre_attn_scalar and final_logit_softcapping
+  bool branch_norms = false, qk_norm = false;
+  bool caps_attention = false;               // else attn_logit_softcapping means nothing
+  double attention_cap = 0, logits_cap = 0;  // where the config is silent; 0 = none
+  int64_t period = 1;                        // every period-th layer attends to everything; 1 = all of them
 };
 
-constexpr Generation kFirst = {
-    {256000, 3072, 24576, 28, 16, 16, 256, 8192, true, Activation::GeluTanh, "hidden_activation"},
-    false,
-    false,
-    false,
-    false,
-    0,
-    0,
-    1};
-constexpr Generation kSecond = {
-    {256000, 2304, 9216, 26, 8, 4, 256, 8192, true, Activation::GeluTanh, "hidden_activation"},
-    true,
-    true,
-    false,
-    true,
-    50,
-    30,
-    2};
-constexpr Generation kThird = {
-    {262208, 2304, 9216, 26, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"},
-    true,
-    true,
-    true,
-    false,
-    0,
-    0,
-    6};
-constexpr Generation kVault = {kSecond.defaults,   kSecond.tuned,          false,
-                               kSecond.qk_norm,    kSecond.caps_attention, kSecond.attention_cap,
-                               kSecond.logits_cap, kSecond.period};
+constexpr Generation kFirst = {.defaults = {.vocab = 256000,
+                                            .hidden = 3072,
+                                            .ffn = 24576,
+                                            .n_layers = 28,
+                                            .n_heads = 16,
+                                            .n_kv_heads = 16,
+                                            .head_dim = 256,
+                                            .max_positions = 8192,
+                                            .tied_head = true,
+                                            .act = Activation::GeluTanh,
+                                            .act_key = "hidden_activation"}};
+constexpr Generation kSecond = {.defaults = {.vocab = 256000,
+                                             .hidden = 2304,
+                                             .ffn = 9216,
+                                             .n_layers = 26,
+                                             .n_heads = 8,
+                                             .n_kv_heads = 4,
+                                             .head_dim = 256,
+                                             .max_positions = 8192,
+                                             .tied_head = true,
+                                             .act = Activation::GeluTanh,
+                                             .act_key = "hidden_activation"},
+                                .tuned = true,
+                                .branch_norms = true,
+                                .caps_attention = true,
+                                .attention_cap = 50,
+                                .logits_cap = 30,
+                                .period = 2};
+constexpr Generation kThird = {.defaults = {.vocab = 262208,
+                                            .hidden = 2304,
+                                            .ffn = 9216,
+                                            .n_layers = 26,
+                                            .n_heads = 8,
+                                            .n_kv_heads = 4,
+                                            .head_dim = 256,
+                                            .max_positions = 131072,
+                                            .tied_head = true,
+                                            .act = Activation::GeluTanh,
+                                            .act_key = "hidden_activation"},
+                               .tuned = true,
+                               .branch_norms = true,
+                               .qk_norm = true,
+                               .period = 6};
+constexpr Generation without_branch_norms(Generation g) {
+  g.branch_norms = false;
+  return g;
+}
+constexpr Generation kVault = without_branch_norms(kSecond);
 constexpr double kDefaultQueryScalar = 256;
 constexpr int64_t kDefaultWindow = 4096;
 

@@ -21,12 +21,30 @@ struct ClassDefaults {
   int64_t window, per_layer_dim;
   const char* bidirectional;
 };
-constexpr DecoderDefaults kDims = {
-    262144,         2304, 9216, 30, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation",
-    "rms_norm_eps", 1e-6, true};
-constexpr DecoderDefaults kUnifiedDims = {
-    262144,         2304, 9216, 30, 8, 4, 256, 262144, true, Activation::GeluTanh, "hidden_activation",
-    "rms_norm_eps", 1e-6, true};
+constexpr DecoderDefaults kDims = {.vocab = 262144,
+                                   .hidden = 2304,
+                                   .ffn = 9216,
+                                   .n_layers = 30,
+                                   .n_heads = 8,
+                                   .n_kv_heads = 4,
+                                   .head_dim = 256,
+                                   .max_positions = 131072,
+                                   .tied_head = true,
+                                   .act = Activation::GeluTanh,
+                                   .act_key = "hidden_activation",
+                                   .layers_differ = true};
+constexpr DecoderDefaults kUnifiedDims = {.vocab = 262144,
+                                          .hidden = 2304,
+                                          .ffn = 9216,
+                                          .n_layers = 30,
+                                          .n_heads = 8,
+                                          .n_kv_heads = 4,
+                                          .head_dim = 256,
+                                          .max_positions = 262144,
+                                          .tied_head = true,
+                                          .act = Activation::GeluTanh,
+                                          .act_key = "hidden_activation",
+                                          .layers_differ = true};
 constexpr ClassDefaults kDefaults = {kDims, 512, 256, ""}, kUnified = {kUnifiedDims, 1024, 0, "vision"};
 constexpr int64_t kDefaultGlobalHeadDim = 512, kDefaultPeriod = 6, kDefaultPerLayerVocab = 262144;
 

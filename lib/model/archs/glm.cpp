@@ -26,7 +26,6 @@ constexpr DecoderDefaults kVisionDefaults = {.vocab = 151552,
                                              .n_layers = 40,
                                              .n_heads = 32,
                                              .n_kv_heads = 2,
-                                             .head_dim = 0,
                                              .max_positions = 32768,
                                              .eps = 1e-5};
 

@@ -18,7 +18,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 151552,
                                        .n_layers = 46,
                                        .n_heads = 96,
                                        .n_kv_heads = 8,
-                                       .head_dim = 0,
                                        .max_positions = 131072,
                                        .eps = 1e-5};
 constexpr DecoderDefaults kVisionDefaults = {.vocab = 151424,
@@ -27,7 +26,6 @@ constexpr DecoderDefaults kVisionDefaults = {.vocab = 151424,
                                              .n_layers = 46,
                                              .n_heads = 96,
                                              .n_kv_heads = 8,
-                                             .head_dim = 0,
                                              .max_positions = 65536,
                                              .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};

@@ -13,8 +13,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50257,
                                        .ffn = 0,  // 4 hidden
                                        .n_layers = 12,
                                        .n_heads = 12,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
                                        .max_positions = 1024,
                                        .tied_head = true,
                                        .act = Activation::GeluTanh,

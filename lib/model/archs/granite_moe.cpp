@@ -8,7 +8,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {32000, 4096, 11008, 32, 32, 0, 0, 2048};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 32000, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048};
 constexpr int64_t kDefaultExperts = 8, kDefaultActive = 2;
 
 // As published, and as the reference framework names them by now.

@@ -8,15 +8,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 290943,
-                                       .hidden = 4096,
-                                       .ffn = 11008,
-                                       .n_layers = 32,
-                                       .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 2048,
-                                       .eps = 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 290943, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048, .eps = 1e-5};
 
 MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
   return load_moe(dims, {.router = "gate.wg", .shared = "shared_mlp."}, loader, layer.at("mlp."));

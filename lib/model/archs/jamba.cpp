@@ -9,7 +9,13 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {65536, 4096, 14336, 32, 32, 8, 0, 262144};
+constexpr DecoderDefaults kDefaults = {.vocab = 65536,
+                                       .hidden = 4096,
+                                       .ffn = 14336,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .max_positions = 262144};
 
 struct Period {
   int64_t period, offset;

@@ -17,8 +17,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {163840,           2304,         9216,           27,  32, 0, 0, 1048576, false,
-                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 163840, .hidden = 2304, .ffn = 9216, .n_layers = 27, .n_heads = 32, .max_positions = 1048576, .eps = 1e-5};
 constexpr LatentDims kLatent = {.q_rank = 0, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
 constexpr MoeNames kExperts = {.choice_bias = "gate.e_score_correction_bias", .gate = "w1", .up = "w3", .down = "w2"};
 

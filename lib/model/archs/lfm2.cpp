@@ -13,10 +13,26 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDense = {65536,        2560,       12288, 32, 32, 8, 0, 128000, true, Activation::Silu,
-                                    "hidden_act", "norm_eps", 1e-5};
-constexpr DecoderDefaults kSparse = {65536,        2048,       7168, 32, 32, 8, 0, 128000, true, Activation::Silu,
-                                     "hidden_act", "norm_eps", 1e-5};
+constexpr DecoderDefaults kDense = {.vocab = 65536,
+                                    .hidden = 2560,
+                                    .ffn = 12288,
+                                    .n_layers = 32,
+                                    .n_heads = 32,
+                                    .n_kv_heads = 8,
+                                    .max_positions = 128000,
+                                    .tied_head = true,
+                                    .eps_key = "norm_eps",
+                                    .eps = 1e-5};
+constexpr DecoderDefaults kSparse = {.vocab = 65536,
+                                     .hidden = 2048,
+                                     .ffn = 7168,
+                                     .n_layers = 32,
+                                     .n_heads = 32,
+                                     .n_kv_heads = 8,
+                                     .max_positions = 128000,
+                                     .tied_head = true,
+                                     .eps_key = "norm_eps",
+                                     .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {1000000, 1};
 constexpr AttentionForm kAttention = {
     .norm = QkNorm::PerHead, .q_norm = "q_layernorm", .k_norm = "k_layernorm", .output = "out_proj"};

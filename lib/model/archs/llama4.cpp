@@ -15,8 +15,15 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {202048,           5120,         8192,           48,  40, 8, 128, 131072, false,
-                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 202048,
+                                       .hidden = 5120,
+                                       .ffn = 8192,
+                                       .n_layers = 48,
+                                       .n_heads = 40,
+                                       .n_kv_heads = 8,
+                                       .head_dim = 128,
+                                       .max_positions = 131072,
+                                       .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {500000};
 constexpr int64_t kDefaultDenseFfn = 16384, kDefaultExperts = 16, kDefaultChunk = 8192, kDefaultFloor = 8192;
 

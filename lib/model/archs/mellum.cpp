@@ -7,7 +7,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {98304, 2304, 7168, 28, 32, 4, 128, 131072};
+constexpr DecoderDefaults kDefaults = {.vocab = 98304,
+                                       .hidden = 2304,
+                                       .ffn = 7168,
+                                       .n_layers = 28,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 4,
+                                       .head_dim = 128,
+                                       .max_positions = 131072};
 constexpr MoeDefaults kMoeDefaults = {64, 8, 896};
 constexpr int64_t kDefaultWindow = 1024;
 constexpr RopeDefaults kFullRope = {500000}, kSlidingRope = {10000};

@@ -14,8 +14,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    32000, 4096, 14336, 32, 32, 8, 0, 131072, false, Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 32000,
+                                       .hidden = 4096,
+                                       .ffn = 14336,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .max_positions = 131072,
+                                       .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {1000000, 1};
 constexpr MoeNames kNames = {.gate = "w1", .up = "w3", .down = "w2"};
 constexpr float kInnerEpsilon = 1e-6f;  // of the norm behind lightning attention: of the reference, no config key

@@ -8,7 +8,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {200064, 3072, 1536, 62, 48, 8, 128, 196608};
+constexpr DecoderDefaults kDefaults = {.vocab = 200064,
+                                       .hidden = 3072,
+                                       .ffn = 1536,
+                                       .n_layers = 62,
+                                       .n_heads = 48,
+                                       .n_kv_heads = 8,
+                                       .head_dim = 128,
+                                       .max_positions = 196608};
 constexpr double kTheta = 5000000;
 constexpr int64_t kDefaultExperts = 256, kDefaultActive = 8;
 

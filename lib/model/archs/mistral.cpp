@@ -7,7 +7,13 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {32000, 4096, 14336, 32, 32, 8, 0, 131072};
+constexpr DecoderDefaults kDefaults = {.vocab = 32000,
+                                       .hidden = 4096,
+                                       .ffn = 14336,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .max_positions = 131072};
 constexpr int64_t kDefaultWindow = 4096;
 
 }  // namespace

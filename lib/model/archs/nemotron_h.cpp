@@ -13,8 +13,16 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    131072, 4096, 21504, 4, 32, 8, 128, 4096, false, Activation::Silu, "hidden_act", "layer_norm_epsilon", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 131072,
+                                       .hidden = 4096,
+                                       .ffn = 21504,
+                                       .n_layers = 4,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 8,
+                                       .head_dim = 128,
+                                       .max_positions = 4096,
+                                       .eps_key = "layer_norm_epsilon",
+                                       .eps = 1e-5};
 constexpr const char* kWords[] = {"linear_attention", "full_attention", "mlp", "moe"};
 
 // layers_block_type has the words; hybrid_override_pattern a letter for each. Their number is that of the layers.

@@ -7,14 +7,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 50304,
-                                       .hidden = 4096,
-                                       .ffn = 11008,
-                                       .n_layers = 32,
-                                       .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 2048};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 50304, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048};
 const Norm kNorm = {Norm::Kind::Layer, 1e-5f, {}, {}};
 
 class Olmo1 final : public AttentionModel {

@@ -12,17 +12,11 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 50304,
-                                       .hidden = 4096,
-                                       .ffn = 11008,
-                                       .n_layers = 32,
-                                       .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 2048,
-                                       .eps = 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 50304, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048, .eps = 1e-5};
 constexpr RopeDefaults kOlmo3Rope = {500000}, kFlexRope = {500000};
-constexpr DecoderDefaults kFlexDefaults = {100352, 4096, 11008, 32, 32, 0, 0, 4096};
+constexpr DecoderDefaults kFlexDefaults = {
+    .vocab = 100352, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 4096};
 constexpr int64_t kFlexExperts = 7, kFlexActive = 5;
 constexpr int64_t kOlmo3Window = 4096, kOlmo3Period = 4;  // every fourth layer sees all
 
@@ -114,7 +108,8 @@ Json sliding_rope_config(const Json& text) {
   return {{"rope_theta", get_number_or(text, "rope_theta", kOlmo3Rope.theta)}};
 }
 
-constexpr DecoderDefaults kHybridDefaults = {100352, 3840, 11008, 32, 30, 0, 0, 65536};
+constexpr DecoderDefaults kHybridDefaults = {
+    .vocab = 100352, .hidden = 3840, .ffn = 11008, .n_layers = 32, .n_heads = 30, .max_positions = 65536};
 constexpr int64_t kHybridPeriod = 4;  // every fourth layer attends
 
 DeltaNetInputs load_delta_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {

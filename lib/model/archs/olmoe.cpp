@@ -7,15 +7,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 50304,
-                                       .hidden = 2048,
-                                       .ffn = 2048,
-                                       .n_layers = 16,
-                                       .n_heads = 16,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 4096,
-                                       .eps = 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 50304, .hidden = 2048, .ffn = 2048, .n_layers = 16, .n_heads = 16, .max_positions = 4096, .eps = 1e-5};
 constexpr int64_t kDefaultExperts = 64, kDefaultActive = 8;
 
 MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {

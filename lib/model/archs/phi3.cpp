@@ -11,15 +11,8 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {.vocab = 32064,
-                                       .hidden = 3072,
-                                       .ffn = 8192,
-                                       .n_layers = 32,
-                                       .n_heads = 32,
-                                       .n_kv_heads = 0,
-                                       .head_dim = 0,
-                                       .max_positions = 4096,
-                                       .eps = 1e-5};
+constexpr DecoderDefaults kDefaults = {
+    .vocab = 32064, .hidden = 3072, .ffn = 8192, .n_layers = 32, .n_heads = 32, .max_positions = 4096, .eps = 1e-5};
 
 class Phi3 final : public AttentionModel {
  public:

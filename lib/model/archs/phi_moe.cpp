@@ -17,7 +17,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 32064,
                                        .n_layers = 32,
                                        .n_heads = 32,
                                        .n_kv_heads = 8,
-                                       .head_dim = 0,
                                        .max_positions = 131072,
                                        .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {1000000};

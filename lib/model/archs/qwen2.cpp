@@ -6,7 +6,13 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {151936, 4096, 22016, 32, 32, 32, 0, 32768};
+constexpr DecoderDefaults kDefaults = {.vocab = 151936,
+                                       .hidden = 4096,
+                                       .ffn = 22016,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 32,
+                                       .max_positions = 32768};
 
 }  // namespace
 

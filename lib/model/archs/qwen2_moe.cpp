@@ -8,7 +8,13 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 32768};
+constexpr DecoderDefaults kDefaults = {.vocab = 151936,
+                                       .hidden = 2048,
+                                       .ffn = 5632,
+                                       .n_layers = 24,
+                                       .n_heads = 16,
+                                       .n_kv_heads = 16,
+                                       .max_positions = 32768};
 constexpr MoeDefaults kMoeDefaults = {60, 4, 1408, 5632, false};
 constexpr int64_t kDefaultMaxWindowLayers = 28;
 

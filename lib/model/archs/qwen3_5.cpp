@@ -16,8 +16,22 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {248320, 4096, 12288, 32, 16, 4, 256, 32768};
-constexpr DecoderDefaults kMoeDecoderDefaults = {248320, 2048, 1, 40, 16, 2, 256, 32768};  // has no dense width
+constexpr DecoderDefaults kDefaults = {.vocab = 248320,
+                                       .hidden = 4096,
+                                       .ffn = 12288,
+                                       .n_layers = 32,
+                                       .n_heads = 16,
+                                       .n_kv_heads = 4,
+                                       .head_dim = 256,
+                                       .max_positions = 32768};
+constexpr DecoderDefaults kMoeDecoderDefaults = {.vocab = 248320,
+                                                 .hidden = 2048,
+                                                 .ffn = 1,
+                                                 .n_layers = 40,
+                                                 .n_heads = 16,
+                                                 .n_kv_heads = 2,
+                                                 .head_dim = 256,
+                                                 .max_positions = 32768};  // has no dense width
 constexpr MoeDefaults kMoeDefaults = {256, 8, 512, 512, true};
 constexpr MoeNames kMoeNames = {.shared = "shared_expert."};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.25};

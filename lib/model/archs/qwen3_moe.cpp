@@ -10,12 +10,30 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {151936, 2048, 6144, 24, 32, 4, 0, 32768};
+constexpr DecoderDefaults kDefaults = {.vocab = 151936,
+                                       .hidden = 2048,
+                                       .ffn = 6144,
+                                       .n_layers = 24,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 4,
+                                       .max_positions = 32768};
 constexpr MoeDefaults kMoeDefaults = {128, 8, 768, 0, false};
-constexpr DecoderDefaults kVlDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 128000};
+constexpr DecoderDefaults kVlDefaults = {.vocab = 151936,
+                                         .hidden = 2048,
+                                         .ffn = 5632,
+                                         .n_layers = 24,
+                                         .n_heads = 16,
+                                         .n_kv_heads = 16,
+                                         .max_positions = 128000};
 constexpr MoeDefaults kVlMoeDefaults = {60, 4, 1408, 0, true};
 constexpr RopeDefaults kVlRopeDefaults = {500000};
-constexpr DecoderDefaults kOmniDefaults = {3584, 2048, 18944, 28, 28, 4, 0, 32768};
+constexpr DecoderDefaults kOmniDefaults = {.vocab = 3584,
+                                           .hidden = 2048,
+                                           .ffn = 18944,
+                                           .n_layers = 28,
+                                           .n_heads = 28,
+                                           .n_kv_heads = 4,
+                                           .max_positions = 32768};
 constexpr MoeDefaults kOmniMoeDefaults = {128, 8, 768, 0, true};
 constexpr RopeDefaults kOmniRopeDefaults = {1000000};
 

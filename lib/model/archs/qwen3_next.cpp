@@ -15,7 +15,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {151936, 2048, 5632, 48, 16, 2, 256, 32768};
+constexpr DecoderDefaults kDefaults = {.vocab = 151936,
+                                       .hidden = 2048,
+                                       .ffn = 5632,
+                                       .n_layers = 48,
+                                       .n_heads = 16,
+                                       .n_kv_heads = 2,
+                                       .head_dim = 256,
+                                       .max_positions = 32768};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
 constexpr MoeDefaults kMoeDefaults = {512, 10, 512, 512, true};
 constexpr MoeNames kMoeNames = {.shared = "shared_expert."};

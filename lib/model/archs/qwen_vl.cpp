@@ -15,14 +15,26 @@ constexpr DecoderDefaults kQwen2Defaults = {.vocab = 152064,
                                             .n_layers = 80,
                                             .n_heads = 64,
                                             .n_kv_heads = 8,
-                                            .head_dim = 0,
                                             .max_positions = 32768,
                                             .eps = 1e-5};
 constexpr RopeDefaults kQwen2Rope = {1000000};
 constexpr int64_t kQwen2MaxWindowLayers = 80;
-constexpr DecoderDefaults kOmniDefaults = {152064, 3584, 18944, 28, 28, 4, 0, 32768};
+constexpr DecoderDefaults kOmniDefaults = {.vocab = 152064,
+                                           .hidden = 3584,
+                                           .ffn = 18944,
+                                           .n_layers = 28,
+                                           .n_heads = 28,
+                                           .n_kv_heads = 4,
+                                           .max_positions = 32768};
 constexpr int64_t kOmniMaxWindowLayers = 28;
-constexpr DecoderDefaults kQwen3Defaults = {151936, 4096, 22016, 32, 32, 32, 128, 128000};
+constexpr DecoderDefaults kQwen3Defaults = {.vocab = 151936,
+                                            .hidden = 4096,
+                                            .ffn = 22016,
+                                            .n_layers = 32,
+                                            .n_heads = 32,
+                                            .n_kv_heads = 32,
+                                            .head_dim = 128,
+                                            .max_positions = 128000};
 constexpr RopeDefaults kQwen3Rope = {500000};
 
 // Older files say it inside, and the outer class forwards it.

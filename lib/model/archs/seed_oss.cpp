@@ -7,7 +7,14 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {155136, 4096, 27648, 64, 80, 8, 128, 524288};
+constexpr DecoderDefaults kDefaults = {.vocab = 155136,
+                                       .hidden = 4096,
+                                       .ffn = 27648,
+                                       .n_layers = 64,
+                                       .n_heads = 80,
+                                       .n_kv_heads = 8,
+                                       .head_dim = 128,
+                                       .max_positions = 524288};
 
 }  // namespace
 

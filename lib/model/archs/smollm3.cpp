@@ -13,7 +13,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 128256,
                                        .n_layers = 36,
                                        .n_heads = 16,
                                        .n_kv_heads = 4,
-                                       .head_dim = 0,
                                        .max_positions = 32768,
                                        .tied_head = true};
 constexpr RopeDefaults kRopeDefaults = {2000000};

@@ -14,7 +14,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50304,
                                        .n_layers = 32,
                                        .n_heads = 32,
                                        .n_kv_heads = 32,
-                                       .head_dim = 0,
                                        .max_positions = 4096,
                                        .eps_key = "layer_norm_eps",
                                        .eps = 1e-5};

@@ -7,8 +7,17 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    49152, 3072, 12288, 30, 24, 2, 0, 4096, true, Activation::GeluTanh, "hidden_act", "norm_epsilon", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 49152,
+                                       .hidden = 3072,
+                                       .ffn = 12288,
+                                       .n_layers = 30,
+                                       .n_heads = 24,
+                                       .n_kv_heads = 2,
+                                       .max_positions = 4096,
+                                       .tied_head = true,
+                                       .act = Activation::GeluTanh,
+                                       .eps_key = "norm_epsilon",
+                                       .eps = 1e-5};
 
 class Starcoder2 final : public LayerNormModel {
  public:

@@ -12,8 +12,15 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {32000,        2560,           0,   54, 32, 0, 0, 4096, true, Activation::Gelu,
-                                       "hidden_act", "rms_norm_eps", 1e-5};
+constexpr DecoderDefaults kDefaults = {.vocab = 32000,
+                                       .hidden = 2560,
+                                       .ffn = 0,
+                                       .n_layers = 54,
+                                       .n_heads = 32,
+                                       .max_positions = 4096,
+                                       .tied_head = true,
+                                       .act = Activation::Gelu,
+                                       .eps = 1e-5};
 constexpr float kGatedNormEpsilon = 1e-5f;  // of the reference, no config key
 
 struct Zamba2Config {

@@ -111,10 +111,9 @@ KvTap::Rows LatentAttention::expand(Ops& op, const Tensor& row, bool absorbed) c
   return {op.join(k_nope, op.columns(row, d.kv_rank, d.rope)), values};
 }
 
-Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
-                                Tail tail) const {
+/// Of h [tokens, hidden], before the tap.
+LatentAttention::Projected LatentAttention::project(Ops& op, const Tensor& h, const Batch& batch) const {
   const LatentDims& d = dims_;
-  const KvLayout& s = layout_;
   const int64_t n = batch.n_tokens();
   const Tensor turns = rope_.rotary_dim > 0 ? op.rope_table(batch.positions, n, rope_) : Tensor{};
   const Tensor query_latent = latent_of_queries(op, h);
@@ -124,8 +123,15 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor kv = op.linear(h, kv_a_);  // [tokens, kv_rank + rope]
   const Tensor latent = op.rms_norm(op.columns(kv, 0, d.kv_rank), kv_norm_, d.eps);
   const Tensor k_pe = rotated(op, op.columns(kv, d.kv_rank, d.rope).reshaped({n, 1, d.rope}), turns);
+  return {query_latent, q_nope, q_pe, op.join(latent.reshaped({n, 1, d.kv_rank}), k_pe)};
+}
 
-  const Tensor row = tap.latent(s.cache, op.join(latent.reshaped({n, 1, d.kv_rank}), k_pe), batch);
+Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                                Tail tail) const {
+  const LatentDims& d = dims_;
+  const KvLayout& s = layout_;
+  auto [query_latent, q_nope, q_pe, row] = project(op, h, batch);
+  row = tap.latent(s.cache, row, batch);
   const bool absorbs = tap.reads_absorbed_queries(s.cache);
   Tensor absorbed, changed;
   if (absorbs || tap.wants_absorbed_queries() || tap.samples()) {

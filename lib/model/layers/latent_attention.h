@@ -47,6 +47,12 @@ class LatentAttention final : public Mixer {
                  Tail tail) const override;
 
  private:
+  struct Projected {
+    Tensor query_latent;  // [tokens, q_rank]
+    Tensor q_nope, q_pe;  // [tokens, n_heads, nope], [tokens, n_heads, rope]
+    Tensor row;           // [tokens, 1, kv_rank + rope]: what is cached
+  };
+  Projected project(Ops& op, const Tensor& h, const Batch& batch) const;
   Tensor latent_of_queries(Ops& op, const Tensor& h) const;
   KvTap::Rows expand(Ops& op, const Tensor& row, bool absorbed) const;
   Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
