@@ -145,6 +145,30 @@ Job project_step() {
   };
 }
 
+void add_verbs(CLI::App& app, Job& chosen) {
+  for (const auto add : kVerbs) add(app, chosen);
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
+    verb->group("Verbs");
+    for (CLI::Option* option : verb->get_options()) name_value(*option);
+    add_color(*verb).group("");
+    CLI::Option* const all = verb->set_help_all_flag("--help-all", "Print this help with all options");
+    if (!has_rare_options(*verb)) all->group("");
+  }
+}
+
+// 'kvcal' alone.
+Job step_to_take(const CLI::App& app) {
+  if (has_project_file()) return project_step();
+  return [help = app.help()] {
+    if (const Lines step = first_step(); !step.empty()) {
+      write_lines(step);
+      return Exit::Done;
+    }
+    say_lines(Lines::of_text(help));
+    return Exit::Failure;
+  };
+}
+
 Job parse(std::vector<std::string> arguments) {
   CLI::App app("Measures what a language model caches, and computes the scales of an FP8 cache.", "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
@@ -156,27 +180,11 @@ Job parse(std::vector<std::string> arguments) {
   app.footer(kFooter);
 
   Job chosen;
-  for (const auto add : kVerbs) add(app, chosen);
-  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
-    verb->group("Verbs");
-    for (CLI::Option* option : verb->get_options()) name_value(*option);
-    add_color(*verb).group("");
-    CLI::Option* const all = verb->set_help_all_flag("--help-all", "Print this help with all options");
-    if (!has_rare_options(*verb)) all->group("");
-  }
+  add_verbs(app, chosen);
+  if (arguments.empty()) return step_to_take(app);
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
-  if (arguments.empty() && has_project_file()) return project_step();
-  if (arguments.empty())
-    return [help = app.help()] {
-      if (const Lines step = first_step(); !step.empty()) {
-        write_lines(step);
-        return Exit::Done;
-      }
-      say_lines(Lines::of_text(help));
-      return Exit::Failure;
-    };
   arguments = as_options(std::move(arguments));
   const std::string first = arguments.front();
   if (!first.starts_with("-") && std::find(names.begin(), names.end(), first) == names.end())
