@@ -5,7 +5,7 @@
 
 #include "model/architecture.h"
 
-/// Each as config.json names it, in alphabetical order, with the function that reads it. lib/model/architectures.cpp
+/// Each as config.json names it, in alphabetical order, with the function that reads it. architectures.cpp
 /// makes the table of it.
 #define KVCAL_ARCHITECTURES(LINE)                                       \
   LINE("AfmoeForCausalLM", parse_afmoe)                                 \
