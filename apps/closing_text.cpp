@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "base/number_text.h"
+#include "base/counted.h"
 
 namespace kvcal {
 
@@ -11,8 +11,9 @@ std::string closing_text(const CalibrationResult& result, const std::string& dig
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
   const RunRecord& run = result.statistics.run;
-  return "kvcal: " + grouped(static_cast<int64_t>(run.prompt_ids.size())) + " prompts, " + grouped(result.n_tokens) +
-         " tokens in " + std::to_string(run.n_passes) + " pass(es), " + rate + "; " + digests;
+  return "kvcal: " + counted(static_cast<int64_t>(run.prompt_ids.size()), "prompt") + ", " +
+         counted(result.n_tokens, "token") + " in " + counted(run.n_passes, "pass", "passes") + ", " + rate + "; " +
+         digests;
 }
 
 std::string emulation_text(const std::string& activation_quant, const std::filesystem::path& scales) {

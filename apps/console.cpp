@@ -1,5 +1,6 @@
 #include "console.h"
 
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "plan_text.h"
 #include "terminal.h"
@@ -20,7 +21,7 @@ void Console::planned(const CalibrationPlan& plan, const ModelSpec& spec) {
 void Console::sweep_begins(const SweepOutline& outline) {
   if (verbose_)
     for (const SweepGroup& group : outline.groups)
-      say(group.name, ": ", grouped(group.n_sequences), " sequences, ", grouped(group.n_tokens), " tokens");
+      say(group.name, ": ", counted(group.n_sequences, "sequence"), ", ", counted(group.n_tokens, "token"));
   progress_.emplace(progress_form_, outline, ++n_sweeps_);
 }
 

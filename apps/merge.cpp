@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
@@ -39,8 +40,9 @@ void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
   if (packed_apart)
     say("kvcal: ", n_sets, " sets of prompts: pass 1 equals that of one run over all prompts; later ",
         "passes packed each set separately");
-  say("kvcal: ", flags.files.size(), " file(s), ", grouped(static_cast<int64_t>(merged.run.prompt_ids.size())),
-      " prompts, ", grouped(n_tokens), " tokens; ", flags.out, " sha256 ", sha256.substr(0, 16));
+  say("kvcal: ", counted(static_cast<int64_t>(flags.files.size()), "file"), ", ",
+      counted(static_cast<int64_t>(merged.run.prompt_ids.size()), "prompt"), ", ", counted(n_tokens, "token"), "; ",
+      flags.out, " sha256 ", sha256.substr(0, 16));
 }
 
 /// Ranks of one recording: every file has some of the heads.

@@ -1,18 +1,17 @@
 #include "plan_text.h"
 
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "progress.h"
 
 namespace kvcal {
 
 Lines plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelSpec& spec) {
-  return Lines("plan: " + grouped(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
-               grouped(static_cast<int64_t>(sequences.measured.size())) +
-               (static_cast<int64_t>(sequences.measured.size()) < sequences.n_sequences
-                    ? " of " + grouped(sequences.n_sequences)
-                    : "") +
-               " sequences, " + grouped(sequences.n_tokens()) + " tokens through " +
-               std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
+  const auto measured = static_cast<int64_t>(sequences.measured.size());
+  return Lines("plan: " + counted(static_cast<int64_t>(sequences.prompts.size()), "prompt") + ", " +
+               (measured < sequences.n_sequences ? grouped(measured) + " of " : "") +
+               counted(sequences.n_sequences, "sequence") + ", " + counted(sequences.n_tokens(), "token") +
+               " through " + std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
                " layers in batches of " + grouped(m.chunk_tokens)) +
          Lines("plan: " + bytes_text(m.total()) + " of " + (m.on_device ? "the device's " : "") + "memory (weights " +
                bytes_text(m.weights) + (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) +

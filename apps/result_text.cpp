@@ -5,6 +5,7 @@
 
 #include "artifact/delivery.h"
 #include "artifact/json_text.h"
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "evidence_text.h"
 #include "table.h"
@@ -176,8 +177,9 @@ Table empty_table() {
 Lines result_heading(const Artifact& artifact) {
   const CalibrationInfo& c = artifact.calibration;
   const ArtifactQuantization& q = artifact.quantization;
-  return Lines(artifact.model.architecture + ": " + grouped(c.n_prompts) + " prompt(s), " + grouped(c.n_tokens) +
-               " tokens in " + std::to_string(c.passes) + " pass(es); " + q.dtype + ", " + q.policy) +
+  return Lines(artifact.model.architecture + ": " + counted(c.n_prompts, "prompt") + ", " +
+               counted(c.n_tokens, "token") + " in " + counted(c.passes, "pass", "passes") + "; " + q.dtype + ", " +
+               q.policy) +
          Lines("");
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "artifact/json_text.h"
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "idle_options.h"
 #include "progress.h"
@@ -99,8 +100,9 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
 }
 
 void print_text(const Statistics& s) {
-  write_line(s.run.model ? line_of(quoted(s.run.model->architecture), ", ") : "", s.run.prompt_ids.size(),
-             " prompt(s), ", s.run.n_passes, " pass(es), plan ", s.run.plan_sha256.substr(0, 16));
+  write_line(s.run.model ? line_of(quoted(s.run.model->architecture), ", ") : "",
+             counted(static_cast<int64_t>(s.run.prompt_ids.size()), "prompt"), ", ",
+             counted(s.run.n_passes, "pass", "passes"), ", plan ", s.run.plan_sha256.substr(0, 16));
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/token_kind.h"
@@ -40,8 +41,10 @@ void warn(const FedPrompts& fed, int64_t max_length, NoticeListener& listener) {
   for (size_t i = 0; i < std::min(fed.skipped.size(), kShown); ++i) say("skipped " + fed.skipped[i]);
   if (fed.skipped.size() > kShown) say("skipped " + std::to_string(fed.skipped.size()) + " prompts in all");
   if (fed.n_truncated)
-    say(std::to_string(fed.n_truncated) + " prompt(s) truncated to " + std::to_string(max_length) + " tokens");
-  if (fed.n_replaced) say(std::to_string(fed.n_replaced) + " malformed UTF-8 sequence(s) read as U+FFFD");
+    say(counted(static_cast<int64_t>(fed.n_truncated), "prompt") + " truncated to " + std::to_string(max_length) +
+        " tokens");
+  if (fed.n_replaced)
+    say(counted(static_cast<int64_t>(fed.n_replaced), "malformed UTF-8 sequence") + " read as U+FFFD");
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/counted.h"
 #include "validate/validate_folder.h"
 
 namespace kvcal {
 namespace {
-
-std::string plural(size_t n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
 /// "the scale is zero or negative: -1, expected more than 0".
 std::string sentence(const Finding& f) {
@@ -49,11 +48,11 @@ Lines closing_line(const Validated& v) {
   const Report& r = v.report;
   std::string counts;
   for (const Severity s : {Severity::Error, Severity::Warning, Severity::Note})
-    if (const size_t n = r.count(s)) counts += ", " + plural(n, std::string(name_of(s)));
+    if (const size_t n = r.count(s)) counts += ", " + counted(static_cast<int64_t>(n), name_of(s));
   const std::vector<Report::Skipped> skipped = r.skipped_rules();
   const auto hidden = static_cast<size_t>(std::ranges::count(skipped, kAfterError, &Report::Skipped::reason));
   return Lines(v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
-               plural(r.evaluated_rules().size(), "rule") +
+               counted(static_cast<int64_t>(r.evaluated_rules().size()), "rule") +
                (hidden > 0 ? ", " + std::to_string(hidden) + " not checked " + std::string(kAfterError) : "") +
                (r.has_errors() ? "" : more_by_options(skipped)));
 }
@@ -70,7 +69,7 @@ Lines skipped_text(const Report& report) {
   Lines text;
   for (const auto& [reason, ids] : by_reason) {
     std::string line = "not evaluated (" + reason + "):";
-    if (ids.size() > kListed) line += " " + plural(ids.size(), "rule");
+    if (ids.size() > kListed) line += " " + counted(static_cast<int64_t>(ids.size()), "rule");
     for (size_t i = 0; i < ids.size() && ids.size() <= kListed; ++i) line += " " + ids[i];
     text.add(line);
   }

@@ -219,7 +219,7 @@ TEST(Calibrate, WarnsInsteadOfPrinting) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_TRUE(listener.heard(Notice::Warning, "the prompts are raw text"));
-  EXPECT_TRUE(listener.heard(Notice::Warning, "1 prompt(s) truncated to 4 tokens"));
+  EXPECT_TRUE(listener.heard(Notice::Warning, "1 prompt truncated to 4 tokens"));
   EXPECT_TRUE(listener.heard(Notice::Warning, "not stable: all 1 prompts are used"));
 }
 
