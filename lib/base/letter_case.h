@@ -15,6 +15,12 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
+inline std::string upper_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return out;
+}
+
 inline bool same_but_for_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return lower_case(x) == lower_case(y); });
 }

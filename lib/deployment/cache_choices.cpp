@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/letter_case.h"
+
 namespace kvcal {
 namespace {
 
@@ -22,7 +24,9 @@ constexpr std::array kChoices = {
     Choice{Engine::Vllm, "fp8_e4m3"},
     Choice{Engine::Vllm, "fp8_e5m2"},
     Choice{Engine::Vllm, "fp8_inc", {0, 9, 2}, {0, 10, 2}},
-    Choice{Engine::Vllm, "bfloat16", {0, 10, 2}, {0, 11, 0}},
+    // A choice from 0.12 to 0.14, too, which every attention backend refuses.
+    Choice{Engine::Vllm, "bfloat16", {0, 10, 2}, {0, 11, 0}, {0, 11, 0}, {0, 12, 0}},
+    Choice{Engine::Vllm, "bfloat16", {0, 14, 1}, {0, 15, 0}},
     Choice{Engine::Vllm, "fp8_ds_mla", {0, 11, 0}, {0, 12, 0}},
     Choice{Engine::Vllm, "float16", {0, 17, 0}, {0, 18, 0}},
     Choice{Engine::Vllm, "turboquant_k8v4", {0, 19, 0}, {0, 20, 0}},
@@ -54,21 +58,67 @@ EngineVersion oldest_of(Engine server) {
   return server == Engine::Vllm ? EngineVersion{0, 8, 5} : EngineVersion{0, 5, 8};
 }
 
-Trait has(const Choice& c, const EngineVersion& v) {
-  if (c.gone != EngineVersion{} && v > c.last) return v >= c.gone ? Trait::No : Trait::Unknown;
-  if (v >= c.since) return Trait::Yes;
-  return v <= c.absent ? Trait::No : Trait::Unknown;
+Trait has(const Choice& c, const std::optional<EngineVersion>& v) {
+  if (!v) return trait_of(c.gone == EngineVersion{});
+  if (c.gone != EngineVersion{} && *v > c.last) return *v >= c.gone ? Trait::No : Trait::Unknown;
+  if (*v >= c.since) return Trait::Yes;
+  return *v <= c.absent ? Trait::No : Trait::Unknown;
 }
+
+/// A backend that both servers have, or that one of them alone has.
+struct Backend {
+  std::string_view vllm, sglang;
+};
+
+// v1/attention/backends/registry.py of vLLM 0.12.0 to 0.33.0; ATTENTION_BACKEND_CHOICES of SGLang 0.5.8 to 0.5.23.
+// vLLM has more, which no other server's names look like.
+constexpr std::array kBackends = {
+    Backend{"FLASHINFER", "flashinfer"},
+    Backend{"FLASHMLA", "flashmla"},
+    Backend{"FLEX_ATTENTION", "flex_attention"},
+    Backend{"CUTLASS_MLA", "cutlass_mla"},
+    Backend{"TOKENSPEED_MLA", "tokenspeed_mla"},
+    Backend{"TRITON_ATTN", "triton"},
+    Backend{"FLASH_ATTN", "fa3"},
+    Backend{"FLASH_ATTN", "fa4"},
+    Backend{"FLASHINFER", "trtllm_mha"},
+    Backend{"FLASHINFER_MLA", "trtllm_mla"},
+    Backend{"TRITON_MLA", "triton"},
+    Backend{"FLASH_ATTN_MLA", "fa3"},
+    Backend{"FLASHMLA_SPARSE", "dsa"},
+    Backend{"FLASHMLA_SPARSE", "nsa"},
+    Backend{"ROCM_AITER_FA", "aiter"},
+    Backend{"ROCM_AITER_MLA", "aiter"},
+    Backend{"CPU_ATTN", "intel_amx"},
+    Backend{"", "torch_native"},
+    Backend{"", "intel_xpu"},
+    Backend{"", "ascend"},
+    Backend{"", "wave"},
+};
 
 }  // namespace
 
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   if (server != Engine::Vllm && server != Engine::Sglang) return Trait::Unknown;
-  const auto choice =
-      std::ranges::find_if(kChoices, [&](const Choice& c) { return c.server == server && c.type == type; });
   if (version && *version < oldest_of(server)) return Trait::Unknown;
-  if (choice == kChoices.end()) return Trait::No;
-  return version ? has(*choice, *version) : trait_of(choice->gone == EngineVersion{});
+  Trait any = Trait::No;
+  for (const Choice& c : kChoices)
+    if (c.server == server && c.type == type && any != Trait::Yes)
+      if (const Trait here = has(c, version); here != Trait::No) any = here;
+  return any;
+}
+
+std::optional<std::string_view> backend_of_another(Engine server, std::string_view name) {
+  const bool vllm = server == Engine::Vllm;
+  if (!vllm && server != Engine::Sglang) return std::nullopt;
+  const std::string lower = lower_case(name);
+  const auto own = [&](const Backend& b) { return vllm ? lower_case(b.vllm) == lower : b.sglang == name; };
+  const auto others = [&](const Backend& b) { return vllm ? b.sglang == lower : lower_case(b.vllm) == lower; };
+  if (std::ranges::any_of(kBackends, own)) return std::nullopt;
+  const auto other = std::ranges::find_if(kBackends, others);
+  if (other != kBackends.end()) return vllm ? other->vllm : other->sglang;
+  // SGLang takes no capitals.
+  return !vllm && name != lower ? std::optional<std::string_view>("") : std::nullopt;
 }
 
 // The option came with 0.13; the variable was read until 0.14.

@@ -21,6 +21,7 @@ std::string str(const EngineVersion& version);
 /// Versions from `since` on and before `until`; zero: no limit.
 struct EngineVersions {
   EngineVersion since{}, until{};
+  bool operator==(const EngineVersions&) const = default;
   /// Without a version whether the newest is among them.
   bool hold(const std::optional<EngineVersion>& version) const {
     const bool newest = until == EngineVersion{};

@@ -94,10 +94,20 @@ size_t n_fused(const StoredScales& stored) {
   }));
 }
 
+size_t n_of_projections(const Checkpoint& checkpoint) {
+  return static_cast<size_t>(std::ranges::count_if(checkpoint.names(), [](const std::string& name) {
+    return name.ends_with(".k_proj.k_scale") || name.ends_with(".v_proj.v_scale");
+  }));
+}
+
 // With the caches of a model that the program knows, or else those that the tensors' names tell of.
 void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>& known, bool latent,
                   CheckpointFacts& facts) {
   facts.has_tensors = true;
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
+    if (const std::string error = declaration_error(facts.declaration, kind); !error.empty())
+      facts.stops.emplace(kind, error);
+  facts.n_of_projections = n_of_projections(checkpoint);
   facts.report = {};
   if (auto stored = scales_of_known(checkpoint, known)) {
     take_stops(checkpoint, *stored, known->spec, facts);

@@ -49,9 +49,9 @@ Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool given = f.flag("quantization-param-path") != nullptr && !f.is(Engine::Vllm);
   if (given || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
-  if (f.flag("calculate-kv-scales") != nullptr) return {};                    // F01 to F04 say what becomes of that
-  if (!c.has_tensors && (c.has_kv_scheme || c.method == "quark")) return {};  // Quark's declaration is not read
-  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};           // 1.0 is what they were folded for
+  if (f.flag("calculate-kv-scales") != nullptr) return {};           // F01 to F04 say what becomes of that
+  if (!c.has_tensors && c.has_kv_scheme) return {};                  // the declared ones may be there
+  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
   std::string detail = c.has_tensors ? "no scale tensors" : "config.json declares none";
   if (c.method.empty()) detail += ", no quantization_config: the server prints no warning";
   return in_checkpoint(f, detail);
@@ -185,28 +185,48 @@ Found stops_here(const Facts& f) {
   return stop == f.checkpoint->stops.end() ? Found{} : in_checkpoint(f, str(*of) + ": " + stop->second);
 }
 
+/// Scales that are there, and that a class drops while it serves a quantized cache.
+Found dropped(const Facts& f, size_t n, std::string_view what) {
+  if (n == 0 || cache_is_quantized(f) == Trait::No || uses_plugin(f)) return {};
+  return in_checkpoint(f, count(n, "scale") + std::string(what));
+}
+
 // From 0.5.19 on the scheme makes parameters for scales.
 Found compressed_dropped(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool here = c.declaration.is_compressed_tensors() && c.n_scales() > c.n_unit &&
-                    f.before({0, 5, 19}) == Trait::Yes && cache_is_quantized(f) != Trait::No && !uses_plugin(f);
-  return here ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
+  return c.declaration.is_compressed_tensors() ? dropped(f, c.n_scales() - c.n_unit, " other than 1.0") : Found{};
 }
 
 Found fused_names_dropped(const Facts& f) {
-  constexpr EngineVersion kMended = {0, 18, 0};
-  const bool here = f.model.architecture == "Qwen3MoeForCausalLM" && f.checkpoint->n_fused > 0 &&
-                    f.before(kMended) == Trait::Yes && cache_is_quantized(f) != Trait::No && !uses_plugin(f);
-  return here ? in_checkpoint(f, count(f.checkpoint->n_fused, "scale") + " named .qkv_proj.k_scale or v_scale")
-              : Found{};
+  const bool moe = f.model.architecture == "Qwen3MoeForCausalLM";
+  return moe ? dropped(f, f.checkpoint->n_fused, " named .qkv_proj.k_scale or v_scale") : Found{};
 }
 
 Found qwen3_5_dropped(const Facts& f) {
-  constexpr EngineVersion kSeenToLoad = {0, 33, 0};
-  const bool here = f.before(kSeenToLoad) == Trait::Yes && f.model.architecture.starts_with("Qwen3_5") &&
-                    has_calibrated_scales(f) && f.checkpoint->n_scales() > f.checkpoint->n_unit &&
-                    cache_is_quantized(f) != Trait::No && !uses_plugin(f);
-  return here ? in_checkpoint(f, count(f.checkpoint->n_scales(), "scale")) : Found{};
+  const bool here = f.model.architecture.starts_with("Qwen3_5") && has_own_scales(f);
+  return here ? dropped(f, f.checkpoint->n_scales(), "") : Found{};
+}
+
+/// The first version that loads scales named .k_proj.k_scale into a class that joins its projections.
+struct JoinedNames {
+  Engine server;
+  std::string_view architecture;
+  EngineVersion since;
+};
+constexpr std::array kJoinedNames = {
+    JoinedNames{Engine::Vllm, "MiniMaxM2ForCausalLM", {0, 19, 0}},
+    JoinedNames{Engine::Sglang, "MiniMaxM2ForCausalLM", {0, 5, 10}},
+};
+
+Found joined_names_refused(const Facts& f) {
+  const auto line = std::ranges::find_if(
+      kJoinedNames, [&](const JoinedNames& j) { return f.is(j.server) && f.model.architecture == j.architecture; });
+  const bool here =
+      line != kJoinedNames.end() && f.checkpoint->n_of_projections > 0 && f.before(line->since) == Trait::Yes;
+  if (!here) return {};
+  const std::string fixed = std::string(name_of(f.server)) + " " + str(line->since) + " loads them";
+  return in_checkpoint(
+      f, count(f.checkpoint->n_of_projections, "scale") + " named .k_proj.k_scale or .v_proj.v_scale; " + fixed);
 }
 
 constexpr CombinationRule kRules[] = {
@@ -231,20 +251,34 @@ constexpr CombinationRule kRules[] = {
       "vLLM 0.33.0, which loads them, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 9, "L08 LG2"},
      kTensors | kVllm,
-     qwen3_5_dropped},
+     qwen3_5_dropped,
+     "",
+     {.until = {0, 33, 0}}},
     {{"C26", Error, Established,
       "before 0.5.19 SGLang drops the KV scales of compressed-tensors checkpoints: every layer has 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448", "SGLang 0.5.19 or later",
       "sglang 0.5.8 to 0.5.18 compressed_tensors.py; sglang change 35455", Cause::ScalesNotLoaded, 9, "LG60 LG60q L08"},
      kTensors | kSglang,
-     compressed_dropped},
+     compressed_dropped,
+     "",
+     {.until = {0, 5, 19}}},
     {{"C25", Error, Established,
       "before 0.18 vLLM's Qwen3-MoE class drops KV scales of the fused projection, without a word: the server uses 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448",
       "vLLM 0.18 or later, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm 0.10.2 to 0.17.1 models/qwen3_moe.py; vllm issue 25047", Cause::ScalesNotLoaded, 8},
      kTensors | kVllm,
-     fused_names_dropped},
+     fused_names_dropped,
+     "",
+     {.until = {0, 18, 0}}},
+    {{"C27", Fatal, Established,
+      "this class joins its projections and looks for the scales' names there: KeyError '...qkv_proj.k_scale', and the "
+      "server does not start",
+      "that the scales are wrong", "a version of the server that loads them, or the checkpoint without KV scales",
+      "vllm 0.12.0 to 0.18.0, sglang 0.5.9 models/minimax_m2.py; vllm change 37214, sglang change 20870",
+      Cause::ScalesRefused, 9, "LG36"},
+     kTensors | kKnownServer,
+     joined_names_refused},
     {entry_of("V01", Established, "", kExport, "the server's own loading code, run or read", Cause::ScalesRefused, 8),
      kTensors | kKnownServer, stops_here},
     {{"C22", Error, Established,

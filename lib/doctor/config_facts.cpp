@@ -77,6 +77,7 @@ void take_config(const Json& config, ModelTraits& model) {
   model.n_layers = integer_or_zero(text, "num_hidden_layers");
   model.n_heads = integer_or_zero(text, "num_attention_heads");
   model.n_kv_heads = integer_or_zero(text, "num_key_value_heads");
+  model.intermediate = integer_or_zero(text, "intermediate_size");
   model.head_dim = integer_or_zero(text, "head_dim");
   const int64_t global = integer_or_zero(text, "global_head_dim");  // Gemma 4
   model.head_widths_differ = trait_of(global > 0 && model.head_dim > 0 && global != model.head_dim);

@@ -30,7 +30,7 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
   for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
-      Applies rule_applies = applies(rule.needs, facts);
+      Applies rule_applies = applies(rule, facts);
       if (rule_applies.all == Trait::Unknown)
         not_evaluated.push_back({std::string(rule.entry.id), std::move(rule_applies.open)});
       if (rule_applies.all != Trait::Yes) continue;

@@ -47,7 +47,7 @@ struct Entry {
   Confidence confidence = Confidence::Established;
   std::string_view meaning = "";
   std::string_view not_proved = "";  // what must not be concluded from it
-  std::string_view fix = "";  // "": nothing to do. {model}, {command}, {control}, {fp8}: of the diagnosis, see fix_text
+  std::string_view fix = "";  // "": nothing to do; {model}, {command}, {control}, {fp8}, {type}, {backend}: fix_text()
   std::string_view source = "";  // package, version, file, or issue numbers
   Cause cause = Cause::None;
   int weight = 0;

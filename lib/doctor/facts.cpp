@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/letter_case.h"
 #include "deployment/control.h"
 #include "deployment/scale_use.h"
 
@@ -92,7 +93,8 @@ std::string backend_of(const Facts& f) {
   for (const char* name : {"dsa-decode-backend", "nsa-decode-backend", "attention-backend", "decode-attention-backend"})
     if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
       const size_t dot = flag->value.find('.');
-      return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
+      const std::string given = dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
+      return f.is(Engine::Vllm) ? upper_case(given) : given;  // it takes small letters, too
     }
   const std::string variable = f.variable("VLLM_ATTENTION_BACKEND");
   const bool read = f.is(Engine::Vllm) && f.before({0, 15, 0}) != Trait::No && !variable.empty();
@@ -151,7 +153,10 @@ std::string control_of(const Facts& f) {
   return control_text({cache_request(f), f.cache, scales_felt_on_plain(f), f.model.weights_type});
 }
 
-void resolve(Facts& facts) { facts.cache = cache_type(cache_request(facts)); }
+void resolve(Facts& facts) {
+  facts.model.family = squeezed(facts.model.architecture.empty() ? facts.model_path : facts.model.architecture);
+  facts.cache = cache_type(cache_request(facts));
+}
 
 bool has_calibrated_scales(const Facts& facts) {
   const bool inside = facts.checkpoint && facts.checkpoint->n_scales() > facts.checkpoint->n_unit;

@@ -29,6 +29,7 @@ struct Flag {
 /// The model's structure, from config.json or, with less certainty, from its name.
 struct ModelTraits {
   std::string model_type, architecture;
+  std::string family;        // architecture or name as squeezed small letters and digits: "minimaxm3awqint4"
   std::string weights_type;  // "bfloat16", "float16"; "": not said
   bool from_config = false;
   Trait hybrid = Trait::Unknown;      // recurrent layers beside attention
@@ -39,6 +40,7 @@ struct ModelTraits {
   Trait head_widths_differ = Trait::Unknown;                        // by layer
   Trait sparse = Trait::Unknown;                                    // attention over an index of tokens (DeepSeek-V3.2)
   int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
+  int64_t intermediate = 0;                                         // width within an MLP
   double logit_cap = 0;                                             // final_logit_softcapping; 0: none
   int64_t latent_width = 0;                                         // of an MLA row: latent and rotated part
   int64_t prefill_width_k = 0, prefill_width_v = 0;                 // of an MLA head before it is absorbed
@@ -62,6 +64,7 @@ struct CheckpointFacts {
   std::string largest_key_bias_name;
   std::map<ServerKind, std::string> stops;  // why the newest versions do not start with these tensors
   size_t n_fused = 0;                       // scales named ".qkv_proj.k_scale"
+  size_t n_of_projections = 0;              // scales named ".k_proj.k_scale", ".v_proj.v_scale"
   std::string draft_stop;  // scale tensor at which vLLM stops where it drafts tokens with the MTP layer
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };

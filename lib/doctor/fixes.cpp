@@ -18,9 +18,15 @@ void replace_all(std::string& text, std::string_view what, const std::string& wi
 }
 
 std::string with_options(std::string text, const Facts& facts) {
+  const std::string asked = facts.flag_value("kv-cache-dtype");
+  replace_all(text, "{type}", asked.empty() || is_quantized_type(asked) ? "{fp8}" : "{control}");
   replace_all(text, "{control}", control_of(facts));
   if (backend_option(facts.server, facts.version, "X").starts_with("VLLM_"))
     replace_all(text, "another --attention-backend", "another VLLM_ATTENTION_BACKEND");
+  const std::optional<std::string_view> own = backend_of_another(facts.server, facts.flag_value("attention-backend"));
+  replace_all(
+      text, "{backend}",
+      own && !own->empty() ? "--attention-backend " + std::string(*own) : "the command without --attention-backend");
   replace_all(text, "{fp8}", facts.is(Engine::Sglang) ? "--kv-cache-dtype fp8_e4m3" : "--kv-cache-dtype fp8");
   return text;
 }
@@ -33,7 +39,7 @@ std::string with_names(std::string text, const Facts& facts) {
 }
 
 bool stops(const CombinationRule& rule, const Facts& facts) {
-  return applies(rule.needs, facts).all == Trait::Yes && rule.when(facts).holds;
+  return applies(rule, facts).all == Trait::Yes && rule.when(facts).holds;
 }
 
 bool stops_only_with(const Facts& after, const Facts& before) {

@@ -66,20 +66,18 @@ Found parameter_path_not_read(const Facts& f) {
   return here ? found_in_flags(f, {"quantization-param-path", "kv-cache-dtype"}) : Found{};
 }
 
-// vLLM 0.23.0 refuses E5M2 with every method that may load KV scales, 0.24.0 where a scheme is declared.
-constexpr EngineVersion kAsksForScheme = {0, 24, 0};
-
 bool asks_for_e5m2(const Facts& f) { return f.flag_value("kv-cache-dtype") == "fp8_e5m2"; }
 
 Found e5m2_with_scales(const Facts& f) {
-  const bool refused = asks_for_e5m2(f) && (f.checkpoint->has_kv_scheme || f.checkpoint->method == "fp8");
+  const bool refused = asks_for_e5m2(f) && (f.checkpoint->has_kv_scheme || f.checkpoint->method == "fp8" ||
+                                            f.checkpoint->method == "quark");
   return refused ? found_in_flags(f, {"kv-cache-dtype"}, "checkpoint: " + f.checkpoint->method) : Found{};
 }
 
+// vLLM 0.23.0 refuses E5M2 with every method that may load KV scales, 0.24.0 where a scheme is declared.
 Found e5m2_without_scales(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool refused = asks_for_e5m2(f) && c.method == "compressed-tensors" && !c.has_kv_scheme &&
-                       f.before(kAsksForScheme) == Trait::Yes;
+  const bool refused = asks_for_e5m2(f) && c.method == "compressed-tensors" && !c.has_kv_scheme;
   return refused ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
 }
 
@@ -94,7 +92,20 @@ Found unknown_type(const Facts& f) {
   if (type.empty() || has_platform_of_its_own(f)) return {};
   if (has_cache_type(f.server, f.version, type) != Trait::No) return {};
   const std::string server = std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "'s newest version");
-  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is no choice of " + server);
+  return found_in_flags(f, {"kv-cache-dtype"}, server + ": no '" + type + "'");
+}
+
+Found backend_of_other_server(const Facts& f) {
+  const std::string name = f.flag_value("attention-backend");
+  const std::optional<std::string_view> here = backend_of_another(f.server, name);
+  if (name.empty() || !here) return {};
+  const std::string own = here->empty() ? "no such backend" : std::string(*here);
+  return found_in_flags(f, {"attention-backend"}, std::string(name_of(f.server)) + " has " + own);
+}
+
+Found half_written_out(const Facts& f) {
+  const std::string type = f.flag_value("kv-cache-dtype");
+  return type == "bfloat16" || type == "float16" ? found_with_backend(f) : Found{};
 }
 
 Found sparse_type(const Facts& f) {
@@ -248,7 +259,8 @@ constexpr CombinationRule kRules[] = {
       "--kv-cache-dtype fp8_e4m3", "sglang 0.5.23 load_model_utils.py", Cause::ScalesNotLoaded, 8},
      kFlags | kSglang,
      parameter_path_not_read},
-    {{"F09", Fatal, Established, "fp8_e5m2 cannot be combined with a checkpoint that carries FP8 KV scales", "",
+    {{"F09", Fatal, Established,
+      "fp8_e5m2 cannot be combined with a checkpoint whose quantization may carry FP8 KV scales", "",
       "--kv-cache-dtype fp8_e4m3", "vllm 0.33.0 model_executor/layers/attention/attention.py", Cause::ScalesRefused, 9,
       "LG10"},
      kFlags | kCheckpoint | kVllm,
@@ -258,16 +270,34 @@ constexpr CombinationRule kRules[] = {
       "vLLM 0.24 or later", "vllm 0.8.5 to 0.23.0 attention.py, absent in 0.24.0; vllm issue 39137",
       Cause::FormatUnsupported, 9, "LG10"},
      kFlags | kCheckpoint | kVllm,
-     e5m2_without_scales},
+     e5m2_without_scales,
+     "",
+     {.until = {0, 24, 0}}},
     {{"F10", Error, Reported, "E5M2 keys were reported to corrupt Qwen2-VL and Qwen2.5-VL", "the cause: none was found",
       "{control}, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
      kFlags | kModel,
      e5m2_with_outliers},
-    {{"F27", Fatal, Established, "the server has no cache type of this name",
-      "that no other version, and no platform's plug-in, has it", "{fp8}",
+    {{"F27", Fatal, Established, "the server does not serve a cache type of this name",
+      "that no other version, and no platform's plug-in, has it", "{type}",
       "vllm 0.8.5 to 0.33.0 config/cache.py, sglang 0.5.8 to 0.5.23 server_args.py", Cause::FormatUnsupported, 7},
      kFlags | kKnownServer,
      unknown_type},
+    {{"F37", Fatal, Established, "the attention backend is another server's: this one does not start with that name",
+      "that no plug-in adds it", "{backend}",
+      "vllm 0.12.0 to 0.33.0 v1/attention/backends/registry.py, sglang 0.5.8 to 0.5.23 ATTENTION_BACKEND_CHOICES",
+      Cause::OptionUnknown, 9},
+     kFlags | kKnownServer,
+     backend_of_other_server},
+    {{"F38", Fatal, Established,
+      "what writes the cache for this backend takes no 16-bit type that is written out: the first request stops the "
+      "server",
+      "", "vLLM 0.23 or later, or another --attention-backend",
+      "vllm 0.15.0 to 0.22.0 v1/attention/ops/triton_reshape_and_cache_flash.py; vllm change 43330",
+      Cause::FormatUnsupported, 8},
+     kFlags | kVllm,
+     half_written_out,
+     "TRITON_ATTN",
+     {{0, 15, 0}, {0, 23, 0}}},
     {{"F36", Fatal, Established, "sparse attention of MLA models takes FP8 in E4M3 alone: the server does not start",
       "", "--kv-cache-dtype fp8_e4m3, or {control}", "sglang 0.5.8 to 0.5.23, configuration of DeepSeek DSA",
       Cause::FormatUnsupported, 9, "B16"},

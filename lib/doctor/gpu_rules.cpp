@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/letter_case.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -48,9 +49,12 @@ Found saturating_probabilities(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
+// vLLM's writer stores E4M3 whichever FP8 type is asked for.
 Found triton_before_ada(const Facts& f) {
   const std::string backend = backend_of(f);
-  const bool triton = backend.starts_with("TRITON") || backend == "triton";
+  const bool e4m3 = f.cache.one_scale == Trait::Yes;
+  const bool e5m2 = f.is(Engine::Vllm) && f.cache.name == "fp8_e5m2" && !f.has_output;
+  const bool triton = (backend.starts_with("TRITON") || backend == "triton") && (e4m3 || e5m2);
   const bool here = triton && f.gpu->capability > 0 && f.gpu->capability < 89;
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
@@ -63,11 +67,45 @@ Found before_ampere(const Facts& f) {
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 
-Found graphs_on_consumer_blackwell(const Facts& f) {
+/// Where a quantized cache was reported to go wrong under CUDA graphs and to be right without.
+struct BrokenGraphs {
+  int from = 0, to = 0;  // capability; 0: AMD
+  std::string_view backend = "", family = "", reported = "";
+};
+constexpr std::array kBrokenGraphs = {
+    BrokenGraphs{120, 130, "FLASHINFER", "", "vLLM 0.26 to 0.28, and FlashInfer 0.6.8: issues 41651, 54225, 54331"},
+    BrokenGraphs{80, 90, "", "minimaxm3", "a fork of vLLM in August 2026: issue 50881"},
+    BrokenGraphs{0, 1, "ROCM_AITER_MLA", "", "April 2026, Kimi-K2.5: change 38719"},
+};
+
+Found broken_under_graphs(const Facts& f) {
+  const int capability = f.gpu->capability;
+  const auto line = std::ranges::find_if(kBrokenGraphs, [&](const BrokenGraphs& b) {
+    const bool gpu = b.from == 0 ? f.gpu->rocm : capability >= b.from && capability < b.to;
+    return gpu && (b.backend.empty() || b.backend == backend_of(f)) &&
+           f.model.family.find(b.family) != std::string::npos;
+  });
   const bool broken = f.has_output || f.seen("LG74");
-  const bool here = f.gpu->capability >= 120 && f.gpu->capability < 130 && backend_of(f) == "FLASHINFER" &&
-                    f.flag("enforce-eager") == nullptr && broken;
-  return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
+  const bool here = line != kBrokenGraphs.end() && f.flag("enforce-eager") == nullptr && broken;
+  return here ? on_gpu(f, found_with_backend(f), std::string(line->reported)) : Found{};
+}
+
+// The native writer takes pages of 16 and 32 tokens; Triton's, which takes the others, stores E4M3 whatever was asked.
+Found e4m3_read_as_e5m2(const Facts& f) {
+  const std::string backend = backend_of(f), page = f.flag_value("block-size");
+  const bool triton = !page.empty() && page != "16" && page != "32" && (backend.empty() || backend == "ROCM_ATTN");
+  const bool here = f.gpu->rocm && triton && f.cache.name == "fp8_e5m2";
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype", "block-size"}), version_text(f)) : Found{};
+}
+
+Found products_of_nvfp4(const Facts& f) {
+  const bool nvfp4 = upper_case(f.checkpoint->declaration.weights).find("NVFP4") != std::string::npos;
+  const bool here = f.gpu->capability >= 120 && f.gpu->capability < 130 && nvfp4 && looks_broken(f) &&
+                    lower_case(f.flag_value("linear-backend")) != "marlin";
+  if (!here) return {};
+  const int64_t width = f.model.intermediate / n_ranks(f);
+  const std::string uneven = width % 32 == 0 ? "" : std::to_string(width) + " inputs per rank, no multiple of 32";
+  return on_gpu(f, found_in_flags(f, {"tensor-parallel-size", "linear-backend"}), uneven);
 }
 
 Found fnuz_bytes(const Facts& f) {
@@ -184,7 +222,7 @@ constexpr CombinationRule kRules[] = {
     {{"B03", Fatal, Established, "Triton needs compute capability 8.9 for this FP8 cache: the server does not start",
       "", "{control}, or --attention-backend FLASHINFER",
       "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8, "LG24"},
-     kFlags | kGpu | kStaticFp8,
+     kFlags | kGpu | kQuantized,
      triton_before_ada},
     {{"B20", Fatal, Established, "no attention backend of vLLM takes this FP8 cache on this GPU", "",
       "{control}; on compute capability 7.5 vLLM 0.23 with --attention-backend FLASHINFER",
@@ -193,13 +231,28 @@ constexpr CombinationRule kRules[] = {
      kFlags | kGpu | kVllm | kStaticFp8,
      before_ampere},
     {{"B21", Warning, Reported,
-      "FlashInfer with an FP8 cache and CUDA graphs on this GPU: random output and illegal accesses were reported",
-      "that this version does it: reported with 0.26 to 0.28, and with FlashInfer 0.6.8; Triton and eager runs were "
-      "sound",
-      "--enforce-eager, then --attention-backend TRITON_ATTN, and compare", "vllm issues 41651, 54225, 54331",
-      Cause::KernelDefect, 6},
-     kFlags | kGpu | kVllm | kStaticFp8,
-     graphs_on_consumer_blackwell},
+      "a quantized cache and CUDA graphs: here random output or illegal accesses were reported, where runs without "
+      "graphs were sound",
+      "that this version does it",
+      "--enforce-eager, then another --attention-backend, then {control}, and compare each",
+      "vllm issues 41651, 50881, 54225, 54331, change 38719", Cause::KernelDefect, 6},
+     kFlags | kGpu | kVllm | kQuantized,
+     broken_under_graphs},
+    {{"B28", Error, Established,
+      "with pages of this size the writer of the cache stores E4M3, and attention reads it as E5M2: other values", "",
+      "--kv-cache-dtype fp8_e4m3, or --block-size 16",
+      "vllm 0.28.0 to 0.33.0 rocm_attn.py, triton_reshape_and_cache_flash.py; vllm change 54341", Cause::KernelDefect,
+      8},
+     kFlags | kGpu | kVllm | kQuantized,
+     e4m3_read_as_e5m2},
+    {{"B29", Error, Reported,
+      "kernels that multiply NVFP4 weights were reported wrong on this GPU: garbage where Marlin was right",
+      "that this version does it: reported for 0.17 and 0.25.1, where a rank's inputs are no multiple of 32, and for "
+      "experts; anything about the KV cache",
+      "--linear-backend marlin (vLLM 0.25 has it), or --enforce-eager, and compare",
+      "vllm issue 48898, changes 38423, 48965; cutlass issue 3096", Cause::NotTheCache, 8, "W02"},
+     kOutput | kCheckpoint | kGpu | kVllm,
+     products_of_nvfp4},
     {{"B07", Fatal, Reported,
       "MI300's FP8 has another bias: sparse attention that reads its cache as the other format gets half of every "
       "value",

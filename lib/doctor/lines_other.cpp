@@ -22,6 +22,12 @@ constexpr LogLine kLines[] = {
                .source = "apps/plugins of this project",
                .cause = Cause::ScalesStale,
                .weight = 8}},
+    {.needle = "[TensorRT-LLM] TensorRT",
+     .entry = {.id = "LG83",
+               .meaning = "a log of TensorRT-LLM, for which this program has no rules",
+               .not_proved = "that its cache is fine: serve once with kv_cache_config: {dtype: auto} in the file of "
+                             "--config, and compare",
+               .source = "tensorrt_llm/__init__.py"}},
     {.needle = "Large KV activation",
      .entry = {.id = "LG17",
                .severity = Warning,

@@ -13,6 +13,16 @@ Trait served_by(const Facts& f, Engine server) {
   return f.is(Engine::Unknown) ? Trait::Unknown : trait_of(f.is(server));
 }
 
+Trait has_backend(const Facts& f, std::string_view words) {
+  const std::string backend = backend_of(f);
+  return backend.empty() ? Trait::Unknown
+                         : trait_of((" " + std::string(words) + " ").find(" " + backend + " ") != std::string::npos);
+}
+
+Trait runs_version(const Facts& f, const EngineVersions& versions) {
+  return f.version ? trait_of(versions.hold(f.version)) : Trait::Unknown;
+}
+
 struct Need {
   unsigned bit;
   Trait (*met)(const Facts&);
@@ -52,17 +62,19 @@ RuleTables rule_tables() {
           checkpoint_rules(), scale_file_rules(), log_rules(),    output_rules()};
 }
 
-Applies applies(unsigned needs, const Facts& facts) {
+Applies applies(const CombinationRule& rule, const Facts& facts) {
   Applies result;
-  for (const Need& need : kNeeds) {
-    if ((needs & need.bit) == 0) continue;
-    const Trait met = need.met(facts);
-    if (met == Trait::No) return {Trait::No, ""};
-    if (met == Trait::Yes) continue;
+  const auto take = [&](Trait met, std::string_view what) {
+    if (met == Trait::No) result = {Trait::No, ""};
+    if (met != Trait::Unknown || result.all == Trait::No) return;
     result.all = Trait::Unknown;
-    const std::string what(need.what.empty() ? facts.cache.open : need.what);
-    if (result.open.find(what) == std::string::npos) result.open += (result.open.empty() ? "" : ", ") + what;
-  }
+    if (result.open.find(what) == std::string::npos)
+      result.open += (result.open.empty() ? "" : ", ") + std::string(what);
+  };
+  for (const Need& need : kNeeds)
+    if ((rule.needs & need.bit) != 0) take(need.met(facts), need.what.empty() ? facts.cache.open : need.what);
+  if (!rule.backends.empty()) take(has_backend(facts, rule.backends), "the attention backend (the server's log)");
+  if (rule.versions != EngineVersions{}) take(runs_version(facts, rule.versions), "the server's version (--server)");
   return result;
 }
 
@@ -89,6 +101,10 @@ int64_t n_ranks(const Facts& f) {
 bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
 
 std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
+
+bool has_own_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
 
 Found found_with_backend(const Facts& f) {
   Found found = found_in_flags(f, {"attention-backend", "kv-cache-dtype"}, backend_of(f));

@@ -45,6 +45,8 @@ struct CombinationRule {
   Entry entry;
   unsigned needs;
   Found (*when)(const Facts& facts);
+  std::string_view backends = "";  // words, one of which the attention backend must be
+  EngineVersions versions = {};    // of the server
 };
 
 std::span<const CombinationRule> flag_rules();
@@ -60,12 +62,12 @@ std::span<const CombinationRule> scale_file_rules();
 using RuleTables = std::array<std::span<const CombinationRule>, 8>;
 RuleTables rule_tables();
 
-/// Whether a rule has something to say, from what it needs.
+/// Whether a rule has something to say, from what it needs: facts, backends and versions.
 struct Applies {
   Trait all = Trait::Yes;  // No: a fact does not hold
   std::string open;        // where it is not known: "a serve command, config.json"
 };
-Applies applies(unsigned needs, const Facts& facts);
+Applies applies(const CombinationRule& rule, const Facts& facts);
 
 /// For rules: holds, with the options as evidence.
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail = "");
@@ -77,6 +79,10 @@ int64_t n_ranks(const Facts& facts);
 bool uses_plugin(const Facts& facts);
 /// "2 scales"
 std::string count(size_t n, const std::string& what);
+/// Output that no sound model writes was given, or is in the log.
+bool looks_broken(const Facts& facts);
+/// Whether the checkpoint has scales other than 1.0.
+bool has_own_scales(const Facts& facts);
 /// For rules: holds, with backend and cache type as evidence.
 Found found_with_backend(const Facts& facts);
 

@@ -7,17 +7,7 @@ namespace {
 using enum Severity;
 using enum Confidence;
 
-bool has_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
-
-bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
-
-Found cutlass(const Facts& f) {
-  return backend_of(f) == "CUTLASS_MLA" && !f.seen("LG47") ? found_with_backend(f) : Found{};
-}
-
-Found flash_attn_mla(const Facts& f) {
-  return backend_of(f) == "FLASH_ATTN_MLA" && !f.seen("LG25") ? found_with_backend(f) : Found{};
-}
+Found with_own_scales(const Facts& f) { return has_own_scales(f) ? found_with_backend(f) : Found{}; }
 
 Found heads_not_native(const Facts& f) {
   if (f.model.n_heads == 0) return {};
@@ -32,19 +22,12 @@ Found scales_on_plain_cache(const Facts& f) {
   return scales_felt_on_plain(f) == Trait::Yes ? found_with_backend(f) : Found{};
 }
 
-Found host_copies(const Facts& f) {
-  constexpr EngineVersion kFixed = {0, 20, 0};
-  const bool here = f.checkpoint->method == "compressed-tensors" && has_scales(f) && backend_of(f) == "FLASHINFER" &&
-                    f.before(kFixed) == Trait::Yes;
-  return here ? found_with_backend(f) : Found{};
+Found compressed_scales(const Facts& f) {
+  return f.checkpoint->method == "compressed-tensors" ? with_own_scales(f) : Found{};
 }
 
-Found long_context_of_fa3(const Facts& f) {
-  constexpr EngineVersion kFixed = {0, 19, 1};
-  const bool flash = backend_of(f) == "FLASH_ATTN" || backend_of(f) == "FLASH_ATTN_VLLM_V1";
-  const int64_t length = std::atoll(f.flag_value("max-model-len").c_str());
-  const bool here = flash && length > 32768 && f.before(kFixed) == Trait::Yes;
-  return here ? found_with_backend(f) : Found{};
+Found long_context(const Facts& f) {
+  return std::atoll(f.flag_value("max-model-len").c_str()) > 32768 ? found_with_backend(f) : Found{};
 }
 
 Found nvfp4_hybrid(const Facts& f) {
@@ -55,9 +38,7 @@ Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cach
 
 // Where layers differ in width, scales of one lie where those of another are looked for.
 Found token_scales_of_widths(const Facts& f) {
-  constexpr EngineVersion kAfter = {0, 25, 1};
-  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes &&
-                    f.version && *f.version <= kAfter;
+  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes;
   return here ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
 }
 
@@ -68,23 +49,13 @@ Found token_scales_and_prefixes(const Facts& f) {
 }
 
 Found first_v1(const Facts& f) {
-  constexpr EngineVersion kFrom = {0, 7, 1}, kFixed = {0, 8, 0};
-  const bool here = f.variable("VLLM_USE_V1") == "1" && f.before(kFrom) == Trait::No && f.before(kFixed) == Trait::Yes;
-  return here ? found_in_flags(f, {"kv-cache-dtype"}, "VLLM_USE_V1=1, vLLM " + str(*f.version)) : Found{};
+  return f.variable("VLLM_USE_V1") == "1"
+             ? found_in_flags(f, {"kv-cache-dtype"}, "VLLM_USE_V1=1, vLLM " + str(*f.version))
+             : Found{};
 }
 
 Found sparse_in_16_bits(const Facts& f) {
   const bool here = f.model.sparse == Trait::Yes && f.model.latent == Trait::Yes;
-  return here ? found_with_backend(f) : Found{};
-}
-
-Found sglang_triton(const Facts& f) {
-  const bool here = backend_of(f) == "triton" && has_scales(f) && f.before({0, 5, 10}) == Trait::Yes;
-  return here ? found_with_backend(f) : Found{};
-}
-
-Found sglang_queries(const Facts& f) {
-  const bool here = backend_of(f) == "trtllm_mha" && f.before({0, 5, 14}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
@@ -110,12 +81,14 @@ constexpr CombinationRule kRules[] = {
       "that scales other than 1.0 are loaded", "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA",
       "vllm 0.33.0 mla/cutlass_mla.py", Cause::LatentAttention, 6},
      kFlags | kVllm | kQuantized,
-     cutlass},
+     found_with_backend,
+     "CUTLASS_MLA"},
     {{"B15", Fatal, Established, "FLASH_ATTN_MLA takes no FP8 cache", "",
       "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA", "vllm 0.33.0 mla/flashattn_mla.py",
       Cause::LatentAttention, 8},
      kFlags | kVllm | kQuantized,
-     flash_attn_mla},
+     found_with_backend,
+     "FLASH_ATTN_MLA"},
     {{"C07", Warning, Established,
       "FP8 decode kernels for MLA are made for 16, 64 or 128 heads per rank; others are padded or folded, in some "
       "builds wrongly",
@@ -146,20 +119,26 @@ constexpr CombinationRule kRules[] = {
       "with compressed-tensors scales FlashInfer reads host copies of them that were never set: garbage", "",
       "vLLM 0.20 or later, or --attention-backend TRITON_ATTN", "vllm changes 39418, 34863", Cause::KernelDefect, 9},
      kFlags | kTensors | kVllm | kQuantized,
-     host_copies},
+     compressed_scales,
+     "FLASHINFER",
+     {.until = {0, 20, 0}}},
     {{"B01", Warning, Established,
       "FP8 attention on Hopper loses long contexts: 91 to 13 percent of needles at 128k in 0.10.2",
       "that the GPU is a Hopper, or that this version is bad: 0.10.2 was, 0.19.1 is not", "vLLM 0.19.1 or later",
       "vLLM blog of 2026-04-22; flash-attention change 104", Cause::KernelDefect, 4},
      kFlags | kVllm | kStaticFp8,
-     long_context_of_fa3},
+     long_context,
+     "FLASH_ATTN FLASH_ATTN_VLLM_V1",
+     {.until = {0, 19, 1}}},
     {{"B22", Error, Reported,
       "scales per token and head, and layers whose heads differ in width: scales were reported to be read from wrong "
       "places",
       "that this version does it: reported up to 0.25.1", "a vLLM after 0.25.1, or {control}",
       "vllm issue 49716, change 44455", Cause::KernelDefect, 8, "B25"},
      kFlags | kVllm | kQuantized,
-     token_scales_of_widths},
+     token_scales_of_widths,
+     "",
+     {.until = {0, 25, 2}}},
     {{"B25", Warning, Reported,
       "scales per token and head, layers whose heads differ in width, and prefix caching: pieces of other texts inside "
       "sound ones were reported while the cache was full",
@@ -173,7 +152,9 @@ constexpr CombinationRule kRules[] = {
       "", "vLLM 0.8 or later, or VLLM_USE_V1=0",
       "vllm 0.7.1, 0.7.3 v1/attention/backends/flash_attn.py; vllm issue 13133", Cause::KernelDefect, 9},
      kFlags | kVllm | kQuantized,
-     first_v1},
+     first_v1,
+     "",
+     {{0, 7, 1}, {0, 8, 0}}},
     {{"B26", Warning, Reported,
       "sparse attention of an MLA model: with a cache in 16 bits nonsense was reported where FP8 was sound",
       "that this version does it: reported for GLM-5.1 with a build of 0.22 on H200", "{fp8}, and compare",
@@ -184,14 +165,18 @@ constexpr CombinationRule kRules[] = {
       "SGLang 0.5.10 or later, or another --attention-backend",
       "sglang 0.5.9 has no k_scale in triton_backend.py, 0.5.10 has; change 18882", Cause::KernelDefect, 8},
      kFlags | kTensors | kSglang | kStaticFp8,
-     sglang_triton},
+     with_own_scales,
+     "triton",
+     {.until = {0, 5, 10}}},
     {{"B05b", Error, Established,
       "before 0.5.14 SGLang's trtllm_mha casts queries to FP8 without a scale: a drop in quality",
       "that queries exceed 448, or are tiny", "SGLang 0.5.14 or later, or another --attention-backend",
       "sglang 0.5.13 trtllm_mha_backend.py has q_scale = 1.0, 0.5.14 measures it; change 28144", Cause::KernelDefect,
       5},
      kFlags | kSglang | kStaticFp8,
-     sglang_queries},
+     found_with_backend,
+     "trtllm_mha",
+     {.until = {0, 5, 14}}},
     {{"B08", Error, Reported,
       "an NVFP4 cache and recurrent state overlapped on consumer Blackwell: every other request is '!'",
       "that this GPU is one of them", "{fp8}", "vllm issues 46329, 49818, 49011", Cause::KernelDefect, 6},

@@ -59,6 +59,7 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"GB200", "GB200", 100, "", 189'471},
     KnownGpu{"RTX PRO 6000", "RTX ?PRO ?6000", 120, "", 97'887},
     KnownGpu{"RTX PRO 5000", "RTX ?PRO( ?\\d{4})?", 120},
+    KnownGpu{"RTX 6000D", "RTX ?(PRO ?)?6000D", 120},
     KnownGpu{"RTX 6000 Ada", "(RTX ?)?6000 ?ADA", 89, "", 49'140},
     KnownGpu{"RTX 5000 Ada", "RTX ?[245][05]00 ?ADA", 89},
     KnownGpu{"RTX 5090", "RTX ?5090", 120, "", 32'607},

@@ -1,5 +1,7 @@
 #include "servers/kv_declaration.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
 
@@ -23,6 +25,39 @@ bool flag_is(const Json& scheme, const char* key, bool value) {
   return member && member->is_boolean() && member->get<bool>() == value;
 }
 
+/// Quark's kv_cache_group names patterns of layers whose outputs are the cache. In this order, and with these words,
+/// vLLM 0.33.0 and SGLang 0.5.23 look at it (quark.py, from_config and validate_kv_cache_config); SGLang takes exact
+/// names in place of patterns. Without an option neither makes the cache FP8.
+void read_quark(const Json& q, KvDeclaration& d) {
+  const Json* exported = object_at(q, "export");
+  const Json* group = exported ? find_member(*exported, "kv_cache_group") : nullptr;
+  if (!group || !group->is_array() || group->empty()) return;
+  const Json *layers = object_at(q, "layer_quant_config"), *output = nullptr;
+  for (const Json& pattern : *group)
+    if (layers != nullptr && pattern.is_string())
+      for (const auto& [name, entry] : layers->items())
+        if (!output && fnmatch(pattern.get_ref<const std::string&>().c_str(), name.c_str(), FNM_NOESCAPE) == 0)
+          output = &entry;
+  if (output == nullptr) {
+    d.quark_error = "kv_cache_group is set, but no kv_cache quantization settings were found in layer_quant_config";
+    return;
+  }
+  output = object_at(*output, "output_tensors");
+  if (output == nullptr) {
+    d.quark_error = "The kv_cache quantization configuration is empty.";
+    return;
+  }
+  d.algorithm = text_at(*output, "dtype");
+  const std::string scheme = text_at(*output, "qscheme");
+  if (d.algorithm != "fp8_e4m3")
+    d.quark_error = "Currently supported kv cache quantization is dtype=fp8_e4m3, however received " + d.algorithm;
+  else if (scheme != "per_tensor")
+    d.quark_error =
+        "Only support per-tensor scaling factor for quark KV cache. Expected qscheme: per_tensor, found "
+        "qscheme: " +
+        scheme;
+}
+
 void read_keys(const Json& given, KvDeclaration& d) {
   const Json* nested = object_at(given, "quantization");
   const Json& q = nested ? *nested : given;
@@ -37,6 +72,7 @@ void read_keys(const Json& given, KvDeclaration& d) {
   d.weights = text_at(q, "quant_algo");
   const Json* producer = object_at(given, "producer");
   d.producer = producer ? text_at(*producer, "name") : "";
+  if (d.method == "quark") read_quark(q, d);
 }
 
 bool is_float(const Json& scheme, const char* bits) {
@@ -155,7 +191,7 @@ std::string declaration_error(const KvDeclaration& d, ServerKind server) {
     return vllm ? "Missing 'quant_algo' in quantization config"
                 : "AttributeError: 'NoneType' object has no attribute 'upper' (no quant_algo)";
   if (vllm && d.is_compressed_tensors() && d.scheme) return vllm_scheme_error(*d.scheme, d);
-  return "";
+  return d.quark_error;
 }
 
 std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {

@@ -16,9 +16,11 @@ struct KvDeclaration {
   std::string source;           // the file that says it, "config.json" or "hf_quant_config.json"; "" when none does
   bool in_text_config = false;  // below text_config, where servers look second
   std::optional<Json> scheme;   // kv_cache_scheme: an object, or ModelOpt's string "NVFP4"
-  std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", "FP8_K_NVFP4_V", ...; "" when not said
-  std::string passed_over;      // the algorithm of hf_quant_config.json, where config.json has a quantization_config
-  bool has_no_server = false;   // ModelOpt's kv_cache_deployment_supported is false
+  std::string algorithm;    // kv_cache_quant_algo: "FP8", "NVFP4", "FP8_K_NVFP4_V", ...; of Quark the cache's dtype,
+                            // "fp8_e4m3"; "" when not said
+  std::string quark_error;  // why the servers' classes for Quark refuse what it says of the cache; "" when they do not
+  std::string passed_over;  // the algorithm of hf_quant_config.json, where config.json has a quantization_config
+  bool has_no_server = false;  // ModelOpt's kv_cache_deployment_supported is false
   bool has_config_groups = false;
   std::string weights;              // quant_algo: "FP8", "NVFP4", "MIXED_PRECISION"; "" when not said
   std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise

@@ -56,6 +56,9 @@ TEST(Choices, AreThoseOfTheVersion) {
   };
   EXPECT_EQ(has("vllm@0.10.2", "bfloat16"), Trait::No);
   EXPECT_EQ(has("vllm@0.11.0", "bfloat16"), Trait::Yes);
+  EXPECT_EQ(has("vllm@0.11.2", "bfloat16"), Trait::Unknown);
+  EXPECT_EQ(has("vllm@0.14.1", "bfloat16"), Trait::No);
+  EXPECT_EQ(has("vllm@0.15.0", "bfloat16"), Trait::Yes);
   EXPECT_EQ(has("vllm@0.19.1", "nvfp4"), Trait::Unknown);
   EXPECT_EQ(has("vllm@0.7.3", "bfloat16"), Trait::Unknown);
   EXPECT_EQ(has("vllm", "nvfp4_4over6"), Trait::Yes);
@@ -76,6 +79,19 @@ TEST(Choices, SpellTheBackendAsTheVersionDoes) {
   EXPECT_EQ(option("vllm@0.12.0", "TRITON_ATTN"), "VLLM_ATTENTION_BACKEND=TRITON_ATTN");
   EXPECT_EQ(option("sglang", "TRITON_MLA"), "");
   EXPECT_EQ(option("vllm", "triton"), "");
+}
+
+TEST(Choices, KnowTheBackendsOfTheOtherServer) {
+  using Counterpart = std::optional<std::string_view>;
+  EXPECT_EQ(backend_of_another(Engine::Vllm, "triton"), Counterpart("TRITON_ATTN"));
+  EXPECT_EQ(backend_of_another(Engine::Vllm, "wave"), Counterpart(""));
+  EXPECT_EQ(backend_of_another(Engine::Vllm, "flashinfer"), std::nullopt);  // it takes small letters
+  EXPECT_EQ(backend_of_another(Engine::Vllm, "mine"), std::nullopt);        // of a plug-in
+  EXPECT_EQ(backend_of_another(Engine::Sglang, "FLASHINFER"), Counterpart("flashinfer"));
+  EXPECT_EQ(backend_of_another(Engine::Sglang, "flash_attn"), Counterpart("fa3"));
+  EXPECT_EQ(backend_of_another(Engine::Sglang, "ROCM_ATTN"), Counterpart(""));
+  EXPECT_EQ(backend_of_another(Engine::Sglang, "trtllm_mha"), std::nullopt);
+  EXPECT_EQ(backend_of_another(Engine::LlamaCpp, "triton"), std::nullopt);
 }
 
 TEST(Control, SaysWhatAutoIs) {

@@ -190,7 +190,7 @@ void expect_known(const Deployment& deployment, const Diagnosis& d) {
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules)
       if (ids.contains(rule.entry.id) && !d.facts.seen(rule.entry.id)) {
-        EXPECT_EQ(applies(rule.needs, d.facts).all, Trait::Yes) << rule.entry.id << "\n" << deployment.text();
+        EXPECT_EQ(applies(rule, d.facts).all, Trait::Yes) << rule.entry.id << "\n" << deployment.text();
       }
   for (const auto& skipped : d.not_evaluated)
     EXPECT_FALSE(skipped.missing.empty()) << skipped.id << " does not say what would settle it\n" << deployment.text();

@@ -65,6 +65,8 @@ LINES = [
     (V, "model_executor/models/utils.py", "*", "with dtype",
      ["layers.0.self_attn.attn.k_scale", "torch.float32", "torch.bfloat16"], "LG39"),
     (V, "platforms/cuda.py", "*", "No valid", ["cuda", "AttentionSelectorConfig()", "{...}"], "LG28"),
+    (V, "platforms/cuda.py", "get_attn_backend_cls", "configuration. Reason: %s",
+     ["AttentionBackendEnum.TRITON_MLA", "['kv_cache_dtype not supported']"], "LG82"),
     (V, Q + "modelopt.py", "*", "w1_weight_scale_2", [], "LG22"),
     (V, "v1/attention/backends/triton_attn.py", "*", "fp8e4nv", ["cuda:0", "8.6", "bfloat16"], "LG24"),
     (V, MLA + "triton_mla.py", "*", "fp8e4nv", ["cuda:0", "8.6", "bfloat16"], "LG24"),
