@@ -6,8 +6,10 @@
 #include <fstream>
 #include <memory>
 
+#include "ask_python.h"
 #include "base/file_kind.h"
 #include "base/read_file.h"
+#include "deployment/installed_server.h"
 #include "doctor/diagnose.h"
 #include "doctor/facts_table.h"
 #include "doctor/input_kind.h"
@@ -24,7 +26,7 @@ constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes 
 
 struct DoctorFlags {
   std::vector<std::string> inputs, logs, models, scales, outputs, commands, command_files;
-  std::string server, gpu;
+  std::string server, gpu, installed;
   bool json = false, list = false, facts = false;
 };
 
@@ -92,6 +94,10 @@ void add_input(Doctor& doctor, const std::string& name) {
 Diagnosis examine(const DoctorFlags& flags) {
   Doctor doctor;
   if (!flags.server.empty()) doctor.add_server(parse_engine(flags.server));
+  if (!flags.installed.empty()) {
+    const NamedEngine wanted = flags.server.empty() ? NamedEngine{} : parse_engine(flags.server);
+    doctor.add_installed(installed_server(ask_python(flags.installed), flags.installed, wanted));
+  }
   if (!flags.gpu.empty()) doctor.add_gpu(flags.gpu);
   for (const std::string& text : flags.commands) doctor.add_command("--command", text);
   for (const std::string& file : flags.command_files) add_command_file(doctor, file);
@@ -112,7 +118,8 @@ Exit run(const DoctorFlags& flags) {
     return Exit::Done;
   }
   const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
-                   !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
+                   !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty() ||
+                   !flags.installed.empty();
   if (!any) fail("doctor: no input; give it a log, a command or a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
   if (flags.facts && !flags.json) {
@@ -156,6 +163,11 @@ void add_doctor(CLI::App& app, Job& chosen) {
       ->allow_extra_args(false);
   verb->add_option("--server", flags->server, "Server, if the log does not name it: vllm@0.33.0, sglang@0.5.23")
       ->type_name("NAME");
+  verb->add_option(
+          "--installed", flags->installed,
+          "Python that vLLM or SGLang is installed for: asked for its version, cache types, attention backends and "
+          "architectures, without starting it")
+      ->type_name("PYTHON");
   verb->add_option("--gpu", flags->gpu, "GPU, if the log does not name it: H100, 'RTX 5090', sm_90, MI300X, gfx942")
       ->type_name("NAME");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
@@ -175,7 +187,7 @@ void add_doctor(CLI::App& app, Job& chosen) {
     if (flags->list)
       refuse_idle(*verb, "with --list",
                   {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server",
-                   "--gpu", "--facts"});
+                   "--gpu", "--installed", "--facts"});
     // What a project's file says is about its own folder.
     const auto given = [&](const char* name) { return verb->get_option(name)->count() > 0; };
     if (given("INPUT") || given("--log") || given("--command") || given("--command-file") || given("--output")) {

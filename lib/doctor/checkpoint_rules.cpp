@@ -229,6 +229,12 @@ Found joined_names_refused(const Facts& f) {
       f, count(f.checkpoint->n_of_projections, "scale") + " named .k_proj.k_scale or .v_proj.v_scale; " + fixed);
 }
 
+Found no_class(const Facts& f) {
+  const bool none = f.installed && is_listed(f.installed->architectures, f.model.architecture) == Trait::No;
+  if (!none || f.model.architecture.empty()) return {};
+  return in_checkpoint(f, std::string(name_of(f.server)) + ": no " + f.model.architecture);
+}
+
 constexpr CombinationRule kRules[] = {
     {entry_of("F08", Established, "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
               "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6),
@@ -271,6 +277,11 @@ constexpr CombinationRule kRules[] = {
      fused_names_dropped,
      "",
      {.until = {0, 18, 0}}},
+    {{"C28", Warning, Established, "the installed server has no class of its own for this architecture",
+      "that it refuses the model: servers may fall back on the code of transformers, or a plug-in may bring the class",
+      "a version of the server that has the class", "the registry of the installed server", Cause::None, 0},
+     kCheckpoint | kKnownServer,
+     no_class},
     {{"C27", Fatal, Established,
       "this class joins its projections and looks for the scales' names there: KeyError '...qkv_proj.k_scale', and the "
       "server does not start",

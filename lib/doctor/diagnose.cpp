@@ -87,6 +87,14 @@ void Doctor::add_server(const NamedEngine& server) {
   facts_.version_from = {"--server", 0, "", 1, 0};
 }
 
+void Doctor::add_installed(InstalledServer server) {
+  facts_.server = server.server;
+  if (server.version) facts_.version = server.version;
+  facts_.version_from = {"--installed " + server.python, 0, "", 1, 0};
+  inputs_.push_back({"--installed " + server.python, "installed server", 0, 0});
+  facts_.installed = std::move(server);
+}
+
 void Doctor::add_gpu(const std::string& text) {
   facts_.gpu = parse_gpu(text);
   if (!facts_.gpu) {

@@ -11,6 +11,7 @@
 #include "checkpoint/fold_mark.h"
 #include "deployment/cache_type.h"
 #include "deployment/engine.h"
+#include "deployment/installed_server.h"
 #include "deployment/trait.h"
 #include "doctor/entry.h"
 #include "doctor/output_text.h"
@@ -104,6 +105,7 @@ struct Facts {
   Engine server = Engine::Unknown;
   std::optional<EngineVersion> version;
   Evidence version_from;
+  std::optional<InstalledServer> installed;  // the server itself, where it could be asked
   std::optional<ServeCommand> command;
   Evidence command_from;
   std::vector<std::pair<ServeCommand, Evidence>> commands;  // that the user gave, in order: prefill and decode are two

@@ -20,9 +20,21 @@ FactRow open(std::string name, std::string settles) { return {std::move(name), "
 
 FactRow server(const Facts& f) {
   if (f.server == Engine::Unknown) return open("server", "--server NAME@VERSION, or the serve command");
-  const std::string where = f.version ? place(f.version_from) : f.command ? place(f.command_from) : "the log";
+  const std::string where = f.version || f.installed ? place(f.version_from)
+                            : f.command              ? place(f.command_from)
+                                                     : "the log";
   return known("server", std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : ", version not known"),
                where);
+}
+
+FactRow installed(const Facts& f) {
+  if (!f.installed) return open("installed server", "--installed PYTHON, where it can be asked");
+  const InstalledServer& i = *f.installed;
+  return known("installed server",
+               std::string(name_of(i.server)) + ": " + count(i.cache_types.size(), "cache type") + ", " +
+                   count(i.backends.size(), "attention backend") + ", " + std::to_string(i.architectures.size()) +
+                   " architectures",
+               place(f.version_from));
 }
 
 FactRow backend(const Facts& f) {
@@ -110,6 +122,7 @@ FactRow option(const Facts& f, const std::string& name, std::initializer_list<st
 std::vector<FactRow> fact_rows(const Facts& f) {
   return {
       server(f),
+      installed(f),
       f.gpu ? known("GPU", f.gpu->name, place(f.gpu_from)) : open("GPU", "--gpu NAME"),
       backend(f),
       cache(f),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/letter_case.h"
 #include "deployment/cache_choices.h"
 #include "doctor/rules.h"
 
@@ -87,10 +88,19 @@ Found e5m2_with_outliers(const Facts& f) {
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
+/// Of an installed server by its own list, and what the table knows better of a version that was looked at: a choice
+/// may be refused later on.
+bool lacks_type(const Facts& f, const std::string& type) {
+  const Trait listed = f.installed ? is_listed(f.installed->cache_types, type) : Trait::Unknown;
+  const Server newest = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+  const bool looked_at = f.version && *f.version <= EngineVersion{newest.major, newest.minor, newest.patch};
+  if (listed == Trait::No) return true;
+  return (listed == Trait::Unknown || looked_at) && has_cache_type(f.server, f.version, type) == Trait::No;
+}
+
 Found unknown_type(const Facts& f) {
   const std::string type = f.flag_value("kv-cache-dtype");
-  if (type.empty() || has_platform_of_its_own(f)) return {};
-  if (has_cache_type(f.server, f.version, type) != Trait::No) return {};
+  if (type.empty() || has_platform_of_its_own(f) || !lacks_type(f, type)) return {};
   const std::string server = std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "'s newest version");
   return found_in_flags(f, {"kv-cache-dtype"}, server + ": no '" + type + "'");
 }
@@ -98,8 +108,11 @@ Found unknown_type(const Facts& f) {
 Found backend_of_other_server(const Facts& f) {
   const std::string name = f.flag_value("attention-backend");
   const std::optional<std::string_view> here = backend_of_another(f.server, name);
-  if (name.empty() || !here) return {};
-  const std::string own = here->empty() ? "no such backend" : std::string(*here);
+  const Trait listed = !f.installed || name == "auto"
+                           ? Trait::Unknown
+                           : is_listed(f.installed->backends, f.is(Engine::Vllm) ? upper_case(name) : name);
+  if (name.empty() || listed == Trait::Yes || (!here && listed == Trait::Unknown)) return {};
+  const std::string own = !here || here->empty() ? "no such backend" : std::string(*here);
   return found_in_flags(f, {"attention-backend"}, std::string(name_of(f.server)) + " has " + own);
 }
 
@@ -282,7 +295,8 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.8.5 to 0.33.0 config/cache.py, sglang 0.5.8 to 0.5.23 server_args.py", Cause::FormatUnsupported, 7},
      kFlags | kKnownServer,
      unknown_type},
-    {{"F37", Fatal, Established, "the attention backend is another server's: this one does not start with that name",
+    {{"F37", Fatal, Established,
+      "this server has no attention backend of that name, which another server may have: it does not start",
       "that no plug-in adds it", "{backend}",
       "vllm 0.12.0 to 0.33.0 v1/attention/backends/registry.py, sglang 0.5.8 to 0.5.23 ATTENTION_BACKEND_CHOICES",
       Cause::OptionUnknown, 9},

@@ -150,6 +150,8 @@ TEST(Sample, Code) {
       {"kernels/device/vec.cuh", "#ifdef __CUDACC__\n#endif\n", conditional_compilation, 0},
       {"apps/main.cpp", "std::system(\"ls\");\n", no_surprises, 1},
       {"apps/main.cpp", "FILE* f = popen(x, \"r\");\nexecvp(a, b);\nif (fork() == 0) {}\n", no_surprises, 3},
+      {"apps/main.cpp", "posix_spawnp(&p, a, b, c, d, e);\n", no_surprises, 1},
+      {"apps/ask_python.cpp", "posix_spawnp(&p, a, b, c, d, e);\n", no_surprises, 0},
       {"apps/main.cpp", "int s = ::socket(AF_INET, 0, 0);\nstd::locale::global(std::locale(\"\"));\n", no_surprises, 2},
       {"apps/prompts.cpp", "const char* home = std::getenv(\"HOME\");\n", no_surprises, 1},
       {"apps/source_date.cpp", "const char* t = std::getenv(\"SOURCE_DATE_EPOCH\");\n", no_surprises, 0},

@@ -68,6 +68,8 @@ void write_checkpoint(const std::filesystem::path& folder, const Sections& secti
 Diagnosis run_case(const Sections& sections, const std::filesystem::path& scratch) {
   Doctor doctor;
   if (sections.contains("server")) doctor.add_server(parse_engine(words_of(sections.at("server")).at(0)));
+  if (sections.contains("installed"))
+    doctor.add_installed(installed_server(Json::parse(sections.at("installed")), "python3", {}));
   if (sections.contains("gpu")) {
     std::string name = sections.at("gpu");
     name.pop_back();

@@ -1,0 +1,15 @@
+// Runs a Python that is no part of this program, to ask what is installed for it.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/json.h"
+
+namespace kvcal {
+
+/// The answer of installed_server.py. Throws Error where there is no such program, and where it fails, says too much or
+/// takes too long.
+Json ask_python(const std::string& python, std::chrono::milliseconds patience = std::chrono::seconds(20));
+
+}  // namespace kvcal
