@@ -72,29 +72,27 @@ struct Backend {
 
 // v1/attention/backends/registry.py of vLLM 0.12.0 to 0.33.0; ATTENTION_BACKEND_CHOICES of SGLang 0.5.8 to 0.5.23.
 // vLLM has more, which no other server's names look like.
-constexpr std::array kBackends = {
-    Backend{"FLASHINFER", "flashinfer"},
-    Backend{"FLASHMLA", "flashmla"},
-    Backend{"FLEX_ATTENTION", "flex_attention"},
-    Backend{"CUTLASS_MLA", "cutlass_mla"},
-    Backend{"TOKENSPEED_MLA", "tokenspeed_mla"},
-    Backend{"TRITON_ATTN", "triton"},
-    Backend{"FLASH_ATTN", "fa3"},
-    Backend{"FLASH_ATTN", "fa4"},
-    Backend{"FLASHINFER", "trtllm_mha"},
-    Backend{"FLASHINFER_MLA", "trtllm_mla"},
-    Backend{"TRITON_MLA", "triton"},
-    Backend{"FLASH_ATTN_MLA", "fa3"},
-    Backend{"FLASHMLA_SPARSE", "dsa"},
-    Backend{"FLASHMLA_SPARSE", "nsa"},
-    Backend{"ROCM_AITER_FA", "aiter"},
-    Backend{"ROCM_AITER_MLA", "aiter"},
-    Backend{"CPU_ATTN", "intel_amx"},
-    Backend{"", "torch_native"},
-    Backend{"", "intel_xpu"},
-    Backend{"", "ascend"},
-    Backend{"", "wave"},
-};
+constexpr std::array kBackends = {Backend{"FLASHINFER", "flashinfer"},
+                                  Backend{"FLASHMLA", "flashmla"},
+                                  Backend{"FLEX_ATTENTION", "flex_attention"},
+                                  Backend{"CUTLASS_MLA", "cutlass_mla"},
+                                  Backend{"TOKENSPEED_MLA", "tokenspeed_mla"},
+                                  Backend{"TRITON_ATTN", "triton"},
+                                  Backend{"FLASH_ATTN", "fa3"},
+                                  Backend{"FLASH_ATTN", "fa4"},
+                                  Backend{"FLASHINFER", "trtllm_mha"},
+                                  Backend{"FLASHINFER_MLA", "trtllm_mla"},
+                                  Backend{"TRITON_MLA", "triton"},
+                                  Backend{"FLASH_ATTN_MLA", "fa3"},
+                                  Backend{"FLASHMLA_SPARSE", "dsa"},
+                                  Backend{"FLASHMLA_SPARSE", "nsa"},
+                                  Backend{"ROCM_AITER_FA", "aiter"},
+                                  Backend{"ROCM_AITER_MLA", "aiter"},
+                                  Backend{"CPU_ATTN", "intel_amx"},
+                                  Backend{"", "torch_native"},
+                                  Backend{"", "intel_xpu"},
+                                  Backend{"", "ascend"},
+                                  Backend{"", "wave"}};
 
 }  // namespace
 

@@ -68,6 +68,19 @@ inline constexpr std::string_view kCalibrate =
 /// The fix where scales lie in files of another form than the server reads.
 inline constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
 
+/// Of logs and of answers.
+inline constexpr Entry kExclamationMarks = {
+    "E15",
+    Severity::Error,
+    Confidence::Established,
+    "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
+    "probably NaN",
+    "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
+    "run the same prompt with {control}; VLLM_COMPUTE_NANS_IN_LOGITS=1 tells whether logits are NaN",
+    "vllm issues 49011, 50283; transformers 33312",
+    Cause::NanLogits,
+    3};
+
 /// Where something was seen. `text` is one line, shortened, as found: untrusted.
 struct Evidence {
   std::string file;  // "": no file, but what several of them say together

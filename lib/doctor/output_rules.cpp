@@ -88,14 +88,7 @@ Found hybrid_collapse(const Facts& f) {
 constexpr std::string_view kCompare = "run the same prompt at temperature 0 with {control} and nothing else changed";
 
 constexpr CombinationRule kRules[] = {
-    {{"E15", Error, Established,
-      "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
-      "probably NaN",
-      "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
-      "run the same prompt with {control}; VLLM_COMPUTE_NANS_IN_LOGITS=1 tells whether logits are NaN",
-      "vllm issues 49011, 50283; transformers 33312", Cause::NanLogits, 3},
-     kOutput,
-     exclamation_marks},
+    {kExclamationMarks, kOutput, exclamation_marks},
     {{"E15b", Error, Inferred, "one character repeated forever: a token other than '!'", "the cause", kCompare,
       "vllm issue 39407", Cause::None, 0},
      kOutput,
