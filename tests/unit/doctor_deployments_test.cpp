@@ -69,6 +69,8 @@ const std::vector<std::string> kDeclarations = {
         "type": "float", "strategy": "tensor", "symmetric": true, "dynamic": false}}})",
     R"(, "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}})",
     R"(, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"}})",
+    R"(, "quantization_config": {"quant_method": "quark", "export": {"kv_cache_group": ["*k_proj"]}, "layer_quant_config":
+        {"*k_proj": {"output_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}}}})",
 };
 const std::vector<std::string> kTensors = {
     "",
@@ -96,6 +98,7 @@ const std::vector<std::string> kOptions = {" --calculate-kv-scales",
                                            " --enable-sleep-mode",
                                            " --max-model-len 131072",
                                            " --enforce-eager",
+                                           " --block-size 64",
                                            " --load-format kv_cache_scales"};
 const std::vector<std::string> kLines = {
     "INFO Using fp8 data type to store kv cache. It reduces the GPU memory footprint\n",
@@ -127,11 +130,21 @@ std::vector<std::filesystem::path> write_checkpoints(const std::filesystem::path
 
 struct Deployment {
   std::string server, gpu, command, log, output;
+  bool installed = false;            // a server that has few names
   std::filesystem::path checkpoint;  // or empty
 
   Diagnosis diagnose() const {
     Doctor doctor;
     if (!server.empty()) doctor.add_server(parse_engine(server));
+    if (installed) {
+      const NamedEngine named = parse_engine(server);
+      doctor.add_installed({named.server,
+                            named.version,
+                            "python3",
+                            {"auto", "fp8_e4m3", "bfloat16"},
+                            {"FLASHINFER", "FLASH_ATTN", "flashinfer", "fa3"},
+                            {"LlamaForCausalLM"}});
+    }
     if (!gpu.empty()) doctor.add_gpu(gpu);
     if (!command.empty()) doctor.add_command("command", command);
     if (!checkpoint.empty()) doctor.add_checkpoint(checkpoint);
@@ -140,8 +153,8 @@ struct Deployment {
     return doctor.diagnose();
   }
   std::string text() const {
-    return server + " | " + gpu + " | " + command + " | " + checkpoint.string() + "\n" + log + output + "\n" +
-           diagnosis_text(diagnose()).text();
+    return server + (installed ? " installed" : "") + " | " + gpu + " | " + command + " | " + checkpoint.string() +
+           "\n" + log + output + "\n" + diagnosis_text(diagnose()).text();
   }
 };
 
@@ -150,6 +163,7 @@ Deployment drawn(unsigned seed, const std::vector<std::filesystem::path>& checkp
   Deployment d;
   const std::string server = draw.of(kServers);
   if (!draw.one_in(4)) d.server = server;
+  d.installed = !d.server.empty() && draw.one_in(8);
   d.gpu = draw.of(kGpus);
   if (!draw.one_in(8)) {
     d.command = server.starts_with("vllm") ? "vllm serve m" : "python3 -m sglang.launch_server --model-path m";
