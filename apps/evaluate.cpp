@@ -104,7 +104,8 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   for (const std::string& name : flags.formats)
     set.compared.push_back(while_doing("--formats " + name, [&] { return variant_in(name, sources, spec, false); }));
   for (const std::string& dtype : flags.state_dtypes)
-    set.compared.push_back(while_doing("--state-dtype " + dtype, [&] { return stored_states(spec, dtype); }));
+    set.compared.push_back(
+        while_doing("--state-dtype " + dtype, [&] { return stored_states(spec, dtype, flags.state_chunk); }));
   if (!flags.choose.empty()) set.recipe = recipe_of(flags, sources, spec);
   set.whole = first ? 1 : 0;
   if (flags.per_layer)
@@ -199,6 +200,7 @@ void check_flags(const EvaluateFlags& flags) {
   if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
   if (flags.run.keep_recent < 0)
     fail("--keep-recent is " + std::to_string(flags.run.keep_recent) + ", expected 0 or more");
+  if (flags.state_chunk < 0) fail("--state-chunk is " + std::to_string(flags.state_chunk) + ", expected 0 or more");
   if (flags.run.sample < 0) fail("--sample is " + std::to_string(flags.run.sample) + ", expected 0 or more");
   if (flags.run.sample > 0 && !flags.per_layer && flags.choose.empty()) fail("--sample needs --per-layer or --choose");
   if (flags.undivided && flags.scales.empty()) fail("--undivided needs --scales");
@@ -248,9 +250,10 @@ Exit run_evaluation(const EvaluateFlags& flags) {
       },
       console);
   const EvaluationFigures figures = figures_of(evaluation);
-  const std::string text = evaluation_text(
-      {std::string("kvcal ") + build_info().version, flags.precision, sources.files, options.keep_recent}, evaluation,
-      figures);
+  const std::string text =
+      evaluation_text({std::string("kvcal ") + build_info().version, flags.precision, sources.files,
+                       options.keep_recent, flags.state_dtypes.empty() ? 1 : flags.state_chunk},
+                      evaluation, figures);
   const std::vector<LimitVerdict> verdicts = judge_limits(flags, evaluation, figures.conclusion);
   write_output(flags.out, text, existing);
   if (evaluation.resume) evaluation.resume->remove();
@@ -292,9 +295,13 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "--undivided", flags->undivided,
       "Also evaluate the first file as on servers that multiply by the scale on read but do not divide on write");
   verb->add_option("--state-dtype", flags->state_dtypes,
-                   "Also the caches as they are with recurrent states in bf16 or f16; limits are about these, too")
+                   "Also the caches as they are with recurrent states in these formats; limits are about these, too")
       ->delimiter(',')
       ->type_name("NAME");
+  verb->add_option("--state-chunk", flags->state_chunk,
+                   "Store the state of a prompt after every N tokens; 1: as in decoding, 0: after the last")
+      ->type_name("N")
+      ->capture_default_str();
   verb->add_option("--keep-recent", flags->run.keep_recent,
                    "Quantize cache rows only after their block of N tokens is full (default: before they are read)");
   verb->add_flag("--query", flags->query,
@@ -333,6 +340,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "fp8_per_token_head, int8_per_token_head, int4_per_token_head, turboquant_k8v4; one for keys and one for "
       "values:\n"
       "fp8_e4m3:nvfp4, bf16:int4_per_token_head\n\n"
+      "Of states: bf16, f16, f16_stochastic; fp8_e4m3, fp8_e5m2, int8, int16, with _per_head, _per_tile or _per_row\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
       "  kvcal evaluate ./model --scales s.json --formats int8,nvfp4 --max-kl 0.02\n"
@@ -341,6 +349,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
     if (!flags->generate) refuse_idle(*verb, "without --generate", {"--max-new-tokens"});
     if (flags->formats.empty() && flags->choose.empty())
       refuse_idle(*verb, "without --formats or --choose", {"--stats"});
+    if (flags->state_dtypes.empty()) refuse_idle(*verb, "without --state-dtype", {"--state-chunk"});
     refuse_idle_force(*verb, flags->out);
     chosen = [flags] {
       flags->model = model_folder(flags->model);

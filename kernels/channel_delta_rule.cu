@@ -154,13 +154,13 @@ __device__ void write_output(const Layout<T>& m, T* y, int64_t stride, float sca
 }
 
 template <class T>
-__device__ void advance_state(const Layout<T>& m, const Place& at, int n, DType stored) {
+__device__ void advance_state(const Layout<T>& m, const Place& at, int n) {
   for (int index = static_cast<int>(threadIdx.x); index < at.dk * at.columns; index += kThreads) {
     const int d = index / at.columns, c = index % at.columns;
     float x = m.state[index] * m.decay[(n - 1) * at.dk + d].factor.from_start;
     for (int i = 0; i < n; ++i)
       x += widen(m.k[i * at.dk + d]) * m.decay[i * at.dk + d].factor.to_end * m.corrections[i * at.columns + c];
-    m.state[index] = as_stored(stored, x);
+    m.state[index] = x;
   }
   __syncthreads();
 }
@@ -187,7 +187,7 @@ __global__ void channel_delta_rule_kernel(RecurrenceArrays arrays, const Recurre
     make_factors(m, at.dk, n);
     solve(m, static_cast<const T*>(arrays.v) + value, stride, at, n);
     write_output(m, static_cast<T*>(arrays.y) + value, stride, s.scale, at, n);
-    advance_state(m, at, n, s.stored);
+    advance_state(m, at, n);
     t += n;
   }
   if (!kept) return;
@@ -215,9 +215,7 @@ __global__ void channel_delta_gates_kernel(const T* __restrict__ a, const T* __r
 void channel_delta_rule(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
                         size_t shared_limit, cudaStream_t stream) {
   if (s.n_spans == 0 || s.dv == 0) return;
-  if (t == DType::BF16 && s.stored == DType::F32 &&
-      delta_tiles(Gates::ByChannel, arrays, spans, s, shared_limit, stream))
-    return;
+  if (t == DType::BF16 && delta_tiles(Gates::ByChannel, arrays, spans, s, shared_limit, stream)) return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     const auto bytes = [&](const RecurrenceTile& part) { return Layout<T>::bytes(static_cast<int>(s.dk), part); };

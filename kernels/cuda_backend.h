@@ -59,6 +59,11 @@ class CudaBackend final : public Ops {
   template <class State>
   std::vector<float*> states_of(std::span<const Span> spans, std::span<State* const> states, const Shape& shape);
 
+  /// advance(stretch) of the spans, and their states, of such a shape, rounded where they are stored.
+  template <class State, class Advance>
+  void advance_and_store(std::span<const Span> spans, std::span<State* const> states, const Shape& shape,
+                         const Advance& advance);
+
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }
 

@@ -359,7 +359,6 @@ struct RecurrenceShape {
   int64_t n_spans, n_key_heads, n_value_heads, dk, dv;
   float scale;     // of q
   bool corrected;  // the delta rule
-  DType stored;    // F32, BF16 or F16: what each token leaves the state rounded to
 };
 /// shared_limit: bytes of shared memory that a block may have on this device.
 void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& shape,
@@ -396,10 +395,26 @@ struct ScanSpan {
 };
 struct ScanShape {
   int64_t n_spans, channels, n_state;
-  DType stored;  // as above
 };
 void selective_scan(DType t, const ScanArrays& arrays, const ScanSpan* spans, const ScanShape& shape,
                     cudaStream_t stream);
+
+// ---------------------------------------------------------------- state_rounding.cu
+
+struct StoredState {
+  float* numbers;
+  uint64_t seed;  // random_seed()
+};
+/// What all of them are, and which numbers share a scale: of all heads (`whole`), or of each head's `groups` of
+/// `together` value channels.
+struct StoredShape {
+  int64_t heads, keys, values, key_step, value_step, together, groups;
+  bool whole;
+  StateType type;
+  float largest;  // 0: no scale
+};
+/// In place.
+void store_states(const StoredState* states, int64_t n, const StoredShape& shape, cudaStream_t stream);
 
 // ---------------------------------------------------------------- statistics.cu
 

@@ -136,13 +136,13 @@ __device__ void write_output(const Layout<T>& m, const T* v, T* y, int64_t strid
 }
 
 template <class T>
-__device__ void advance_state(const Layout<T>& m, int dk, int n, int columns, DType stored) {
+__device__ void advance_state(const Layout<T>& m, int dk, int n, int columns) {
   const float decay = m.scalars->from_start[n - 1];
   for (int index = static_cast<int>(threadIdx.x); index < dk * columns; index += kThreads) {
     const int d = index / columns, c = index % columns;
     float x = m.state[index] * decay;
     for (int i = 0; i < n; ++i) x += widen(m.k[i * dk + d]) * m.scalars->to_end[i] * m.corrections[i * columns + c];
-    m.state[index] = as_stored(stored, x);
+    m.state[index] = x;
   }
 }
 
@@ -172,7 +172,7 @@ __global__ void recurrence_kernel(RecurrenceArrays arrays, const RecurrenceSpan*
     solve(m, v, stride, s, n, columns, used);
     write_output(m, v, static_cast<T*>(arrays.y) + at, stride, s, n, columns, used, skip);
     __syncthreads();
-    advance_state(m, dk, n, columns, s.stored);
+    advance_state(m, dk, n, columns);
     t += n;
   }
   __syncthreads();
@@ -201,9 +201,8 @@ __global__ void ssd_gates_kernel(const T* __restrict__ dt, const float* __restri
 void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
                 size_t shared_limit, cudaStream_t stream) {
   if (s.n_spans == 0 || s.dv == 0) return;
-  if (t == DType::BF16 && s.stored == DType::F32 &&
-      (recurrence_tiles(arrays, spans, s, shared_limit, stream) ||
-       (s.corrected && delta_tiles(Gates::ByHead, arrays, spans, s, shared_limit, stream))))
+  if (t == DType::BF16 && (recurrence_tiles(arrays, spans, s, shared_limit, stream) ||
+                           (s.corrected && delta_tiles(Gates::ByHead, arrays, spans, s, shared_limit, stream))))
     return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);

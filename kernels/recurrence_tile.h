@@ -18,8 +18,7 @@ struct RecurrenceTile {
 /// once per chunk, products of keys are computed once per slice. Throws Error.
 template <class Bytes>
 RecurrenceTile tile_that_fits(const RecurrenceShape& s, size_t shared_limit, const Bytes& bytes) {
-  const std::initializer_list<int> chunks = {64, 32}, steps = {1};  // a state that is rounded goes token by token
-  for (const int rows : s.stored == DType::F32 ? chunks : steps)
+  for (const int rows : {64, 32})
     for (int columns = 64; columns >= 8; columns /= 2)
       if ((columns < 2 * s.dv || columns == 8) && bytes({rows, columns}) <= shared_limit) return {rows, columns};
   fail("recurrence: a head of " + std::to_string(s.dk) + " key channels needs " + std::to_string(bytes({32, 8})) +

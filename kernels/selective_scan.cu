@@ -90,9 +90,6 @@ __global__ void selective_scan_kernel(ScanArrays a, const ScanSpan* __restrict__
         y = fmaf(c[t * n_state + i], state[i], y);
       }
       static_cast<T*>(a.y)[(span.row + first + t) * s.channels + channel] = narrow<T>(y + skip * x);
-      if (s.stored == DType::F32) continue;
-#pragma unroll
-      for (int i = 0; i < most; ++i) state[i] = as_stored(s.stored, state[i]);
     }
   }
   if (!inside || !span.state) return;

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda_backend.h"
 #include "kernels/kernels.h"
+#include "ops/state_stretches.h"
 
 namespace kvcal::cuda {
 namespace {
@@ -197,6 +198,40 @@ std::vector<float*> CudaBackend::states_of(std::span<const Span> spans, std::spa
 
 namespace {
 
+StoredShape stored_shape(const Shape& state, const StateFormat& format) {
+  StoredShape s{};
+  const bool by_head = state.rank() == 3;  // else [value channels, key channels]
+  s.heads = by_head ? state[0] : 1;
+  s.keys = state[1];
+  s.values = by_head ? state[2] : state[0];
+  s.key_step = by_head ? s.values : 1;
+  s.value_step = by_head ? 1 : s.keys;
+  s.type = format.type;
+  s.largest = format.has_scale() ? largest_of(format.type) : 0.0f;
+  s.whole = format.has_scale() && format.scale == StateScale::Tensor;
+  s.together = !format.has_scale() || format.scale == StateScale::Tile ? kStateTile
+               : format.scale == StateScale::Row                       ? 1
+                                                                       : s.values;
+  s.groups = (s.values + s.together - 1) / s.together;
+  return s;
+}
+
+}  // namespace
+
+template <class State, class Advance>
+void CudaBackend::advance_and_store(std::span<const Span> spans, std::span<State* const> states, const Shape& shape,
+                                    const Advance& advance) {
+  in_stretches(spans, states, advance, [&](std::span<const StoredNow> now) {
+    const StateFormat format = format_of(states);
+    std::vector<StoredState> stored;
+    for (const StoredNow& s : now)
+      stored.push_back({data_as<float>(states[s.index]->s.view), random_seed(format, s.passed)});
+    store_states(device_copy(stored), static_cast<int64_t>(stored.size()), stored_shape(shape, format), stream_.get());
+  });
+}
+
+namespace {
+
 std::vector<RecurrenceSpan> recurrence_spans(std::span<const Span> spans, const std::vector<float*>& states) {
   std::vector<RecurrenceSpan> used;
   for (size_t i = 0; i < spans.size(); ++i)
@@ -210,14 +245,17 @@ Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const 
                                         std::span<const Span> spans, std::span<DeltaState* const> states) {
   const Tensor y = activation(v.shape);
   const int64_t dk = q.dim(2), dv = v.dim(2);
-  const auto used = recurrence_spans(spans, states_of(spans, states, {v.dim(1), dk, dv}));
+  const Shape shape{v.dim(1), dk, dv};
+  const std::vector<float*> memory = states_of(spans, states, shape);
   const float scale = 1.0f / std::sqrt(static_cast<float>(dk));
   const auto rule = gates.g.shape.rank() == 3 ? channel_delta_rule : recurrence;
-  rule(q.dtype,
-       {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
-       device_copy(used),
-       {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true, stored_form(states)}, shared_limit_,
-       stream_.get());
+  advance_and_store(spans, states, shape, [&](std::span<const Span> stretch) {
+    const auto used = recurrence_spans(stretch, memory);
+    rule(q.dtype,
+         {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
+         device_copy(used), {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true}, shared_limit_,
+         stream_.get());
+  });
   return y;
 }
 
@@ -230,13 +268,16 @@ Tensor CudaBackend::do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<c
   const int64_t heads = in.x.dim(1), n_state = in.b.dim(2), dim = in.x.dim(2);
   ssd_gates(in.dt.dtype, data_of(in.dt), data_as<float>(w.a_log), data_as<float>(w.dt_bias), data_as<float>(g),
             data_as<float>(step), in.dt.dim(0), heads, stream_.get());
-  const auto used = recurrence_spans(spans, states_of(spans, states, {heads, n_state, dim}));
-  recurrence(in.x.dtype,
-             {data_of(in.c), data_of(in.b), data_of(in.x), data_as<float>(g), data_as<float>(step), data_as<float>(w.d),
-              y.data},
-             device_copy(used),
-             {static_cast<int64_t>(used.size()), in.b.dim(1), heads, n_state, dim, 1.0f, false, stored_form(states)},
-             shared_limit_, stream_.get());
+  const Shape shape{heads, n_state, dim};
+  const std::vector<float*> memory = states_of(spans, states, shape);
+  const RecurrenceArrays arrays{data_of(in.c),        data_of(in.b),       data_of(in.x), data_as<float>(g),
+                                data_as<float>(step), data_as<float>(w.d), y.data};
+  advance_and_store(spans, states, shape, [&](std::span<const Span> stretch) {
+    const auto used = recurrence_spans(stretch, memory);
+    recurrence(in.x.dtype, arrays, device_copy(used),
+               {static_cast<int64_t>(used.size()), in.b.dim(1), heads, n_state, dim, 1.0f, false}, shared_limit_,
+               stream_.get());
+  });
   return y;
 }
 
@@ -245,14 +286,17 @@ Tensor CudaBackend::do_selective_scan(const SsmInputs& in, const SsmWeights& w, 
   const Tensor y = activation(in.x.shape);
   const int64_t channels = in.x.dim(1), n_state = in.b.dim(1);
   const std::vector<float*> memory = states_of(spans, states, {channels, n_state});
-  std::vector<ScanSpan> used;
-  for (size_t i = 0; i < spans.size(); ++i)
-    if (spans[i].n_tokens > 0) used.push_back({spans[i].row, spans[i].n_tokens, memory[i]});
-  cuda::selective_scan(in.x.dtype,
-                       {data_of(in.x), data_of(in.dt), data_of(in.b), data_of(in.c), data_as<float>(w.a_log),
-                        data_as<float>(w.dt_bias), data_as<float>(w.d), y.data},
-                       device_copy(used), {static_cast<int64_t>(used.size()), channels, n_state, stored_form(states)},
-                       stream_.get());
+  const ScanArrays arrays{data_of(in.x),           data_of(in.dt),
+                          data_of(in.b),           data_of(in.c),
+                          data_as<float>(w.a_log), data_as<float>(w.dt_bias),
+                          data_as<float>(w.d),     y.data};
+  advance_and_store(spans, states, {channels, n_state}, [&](std::span<const Span> stretch) {
+    std::vector<ScanSpan> used;
+    for (size_t i = 0; i < stretch.size(); ++i)
+      if (stretch[i].n_tokens > 0) used.push_back({stretch[i].row, stretch[i].n_tokens, memory[i]});
+    cuda::selective_scan(in.x.dtype, arrays, device_copy(used), {static_cast<int64_t>(used.size()), channels, n_state},
+                         stream_.get());
+  });
   return y;
 }
 

@@ -68,11 +68,6 @@ __device__ inline float rounded_to_f16(float x) {
   return __uint_as_float((u + 0xFFFu + ((u >> 13) & 1u)) & ~0x1FFFu);
 }
 
-/// stored_as() of the host: F32, BF16 or F16.
-__device__ inline float as_stored(DType t, float x) {
-  return t == DType::F32 ? x : t == DType::BF16 ? rounded_to<bf16>(x) : rounded_to_f16(x);
-}
-
 /// For what is compared with others, or goes into a recurrence.
 __device__ inline float exact_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 

@@ -26,5 +26,6 @@ __device__ inline float rounded_to_e4m3fnuz(float x) { return rounded_to_grid<3>
 __device__ inline float rounded_to_e5m2(float x) { return rounded_to_grid<2>(x, 0x1p-14f, 0x1.8p7f, 57344.0f); }
 __device__ inline float rounded_to_e2m1(float x) { return rounded_to_grid<1>(x, 1.0f, 0x1.8p22f, 6.0f); }
 __device__ inline float rounded_to_int8(float x) { return rounded_to_grid<7>(x, 128.0f, 0x1.8p23f, 127.0f); }
+__device__ inline float rounded_to_int16(float x) { return rounded_to_grid<15>(x, 32768.0f, 0x1.8p23f, 32767.0f); }
 
 }  // namespace kvcal::cuda

@@ -32,7 +32,7 @@ class Answerer {
     options_.stop_tokens = end_tokens(on.model.checkpoint);
   }
 
-  Answers with(KvTap& tap, const std::string& name, DType state) {
+  Answers with(KvTap& tap, const std::string& name, const StateFormat& state) {
     options_.state = state;
     Answers answers;
     for (size_t i = 0; i < on_.prompts.size(); ++i) {
@@ -112,7 +112,7 @@ AllAnswers answer(const AnswerGround& on, const std::vector<Variant>& variants, 
   Answerer answerer(on, options, folder, (1 + variants.size()) * on.prompts.size());
   AllAnswers all;
   NoTap away;
-  all.answers.push_back(answerer.with(away, "the cache as it is", DType::F32));
+  all.answers.push_back(answerer.with(away, "the cache as it is", {}));
   for (const Variant& variant : variants) {
     RoundingTap tap(variant, on.op, options.keep_recent);
     all.answers.push_back(answerer.with(tap, variant.name, variant.state));

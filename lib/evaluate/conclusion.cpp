@@ -71,7 +71,7 @@ PairEvidence pair_of(const EvaluatedVariant& v, const EvaluatedVariant& against,
 /// Controls are worse by intention, and states of recurrent layers are no cache.
 bool is_weighed(const Variant& variant) {
   return variant.name != "scale_1.0" && variant.name != "swapped" && variant.name != "undivided" &&
-         variant.state == DType::F32;
+         !variant.state.rounds();
 }
 
 bool is_file(const Variant& variant) { return variant.name == "file" || variant.name.starts_with("file_"); }

@@ -22,6 +22,7 @@ struct EvaluationRecord {
   std::string tool_version, precision;
   std::vector<EvaluatedFile> files;
   int64_t keep_recent = 0;  // as EvaluationOptions has it
+  int64_t state_chunk = 1;  // StateFormat::chunk of variants
 };
 
 /// The text of the file, ending in a newline. Figures are rounded to float32.

@@ -123,13 +123,12 @@ Variant one_cache(const Variant& variant, const KvLayout& layout) {
   return alone;
 }
 
-Variant stored_states(const ModelSpec& spec, std::string_view dtype) {
-  if (dtype != "bf16" && dtype != "f16")
-    fail_unknown("form of a recurrent state", std::string(dtype), std::vector<std::string>{"bf16", "f16"});
-  if (std::ranges::none_of(spec.layers, &LayerSpec::has_long_state)) fail("the model has no recurrent state");
+Variant stored_states(const ModelSpec& spec, std::string_view dtype, int64_t chunk) {
   Variant variant{"state_" + std::string(dtype), "none", {}};
+  variant.state = state_format(dtype);
+  variant.state.chunk = chunk;
+  if (std::ranges::none_of(spec.layers, &LayerSpec::has_long_state)) fail("the model has no recurrent state");
   variant.caches.resize(spec.caches.size());
-  variant.state = dtype == "bf16" ? DType::BF16 : DType::F16;
   return variant;
 }
 

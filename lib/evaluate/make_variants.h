@@ -7,6 +7,7 @@
 
 #include "artifact/artifact.h"
 #include "evaluate/formats.h"
+#include "evaluate/state_formats.h"
 #include "evaluate/variant.h"
 #include "model/model_spec.h"
 #include "stats/statistics.h"
@@ -38,9 +39,9 @@ Variant undivided(Variant variant);
 /// One cache alone, the others as they are: "layer_N".
 Variant one_cache(const Variant& variant, const KvLayout& layout);
 
-/// The caches as they are, and recurrent states rounded to BF16 or F16 between two tokens, as servers store them:
-/// "state_bf16", "state_f16". Error where the model has no such state.
-Variant stored_states(const ModelSpec& spec, std::string_view dtype);
+/// The caches as they are, and recurrent states in a format that state_format() has, after every `chunk` tokens of a
+/// prompt: "state_bf16", "state_fp8_e4m3_per_row". Error where the model has no such state.
+Variant stored_states(const ModelSpec& spec, std::string_view dtype, int64_t chunk = 1);
 
 /// The caches as they are, and the keys of an indexer in E4M3, as servers store them. Error where the model has none,
 /// or servers store them otherwise.

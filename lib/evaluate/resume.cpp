@@ -14,7 +14,11 @@ void append(std::string& text, const std::vector<float>& scales) {
 }
 
 std::string text_of(const Variant& variant) {
-  std::string text = variant.name + " " + variant.format + " state " + std::string(name_of(variant.state)) + "\n";
+  const StateFormat& state = variant.state;
+  std::string text = variant.name + " " + variant.format + " state";
+  for (const int64_t x : {static_cast<int64_t>(state.type), static_cast<int64_t>(state.scale), state.chunk})
+    text += " " + std::to_string(x);
+  text += "\n";
   if (variant.index_keys) text += "index keys\n";
   for (const CacheSites& sites : variant.caches) {
     for (const auto* site : {&sites.key, &sites.value, &sites.query}) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/cache_rounding.h"
+#include "ops/state_format.h"
 
 namespace kvcal {
 
@@ -28,7 +29,7 @@ struct Variant {
   std::string format;              // "fp8_e4m3", ...
   std::vector<CacheSites> caches;  // by ModelSpec::caches
   int layer = -1;                  // the only one whose cache it rounds; -1: it was made for all
-  DType state = DType::F32;        // what recurrent states are rounded to between two tokens
+  StateFormat state{};             // how recurrent states are stored
   bool index_keys = false;         // whether an indexer's keys are rounded, as servers store them
 
   /// The first cache that it rounds: before its layer the variant is the reference. -1: none.

@@ -10,7 +10,7 @@ namespace kvcal {
 namespace {
 
 int first_rounded(const ModelSpec& spec, const Variant& variant) {
-  if (variant.state != DType::F32)
+  if (variant.state.rounds())
     return static_cast<int>(std::ranges::find_if(spec.layers, &LayerSpec::has_long_state) - spec.layers.begin());
   const int cache = variant.first_cache();
   return cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
@@ -135,7 +135,7 @@ MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
   memory.device = on.op.device_memory();
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
   memory.block = options.keep_recent;
-  memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state != DType::F32; });
+  memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state.rounds(); });
   const ModelSpec spec = with_absorbed_queries(on.model.spec(), variants);
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
                      [&] { return plan_memory(spec, on.model.weights, side_by_side, memory); });

@@ -50,7 +50,7 @@ template <class State>
 std::vector<State*> LayerStates::recurrent_states(const Batch& batch, State LayerState::*state) {
   std::vector<State*> states;
   for (const SequenceSpan& s : batch.sequences) {
-    states.push_back(s.whole && stored_ == DType::F32 ? nullptr : &(own(s.sequence).*state));
+    states.push_back(s.whole && !stored_.rounds() ? nullptr : &(own(s.sequence).*state));
     if (states.back()) states.back()->stored = stored_;
   }
   return states;
@@ -77,7 +77,9 @@ LayerStates& RunStates::begin(int layer) {
   if (l.shares_cache >= 0) earlier.owner = &layers_.at(spec_.caches[static_cast<size_t>(l.shares_cache)].layer);
   if (l.picker >= 0) earlier.picker = &layers_.at(l.picker);
   const auto rows = shared ? LayerStates::Rows::Shared : LayerStates::Rows::OfCutSequences;
-  return layers_.emplace(layer, LayerStates(rows, earlier, stored_, spec_.last_taking_choices(layer) > layer))
+  StateFormat stored = stored_;
+  if (stored.rounds()) stored.layer = layer;
+  return layers_.emplace(layer, LayerStates(rows, earlier, stored, spec_.last_taking_choices(layer) > layer))
       .first->second;
 }
 

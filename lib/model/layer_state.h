@@ -36,10 +36,9 @@ class LayerStates {
   /// Shared: rows of all sequences are kept, also of whole and finished ones.
   enum class Rows : uint8_t { OfCutSequences, Shared };
 
-  /// `earlier` must outlive these. `stored`: what recurrent states are rounded to between two tokens; F32: they are
-  /// not. `keeps_choices`: later layers take them.
-  explicit LayerStates(Rows rows = Rows::OfCutSequences, const EarlierStates& earlier = {}, DType stored = DType::F32,
-                       bool keeps_choices = false)
+  /// `earlier` must outlive these. `stored`: how recurrent states are. `keeps_choices`: later layers take them.
+  explicit LayerStates(Rows rows = Rows::OfCutSequences, const EarlierStates& earlier = {},
+                       const StateFormat& stored = {}, bool keeps_choices = false)
       : rows_(rows), earlier_(earlier), stored_(stored), keeps_choices_(keeps_choices) {}
 
   /// The state of a sequence, fresh at its first use.
@@ -72,7 +71,7 @@ class LayerStates {
 
   Rows rows_;
   EarlierStates earlier_;
-  DType stored_;
+  StateFormat stored_;
   bool keeps_choices_;
   std::unordered_map<int64_t, LayerState> states_;
   // By the first sequence of a batch and the position at which it begins: all layers see the same batches.
@@ -84,7 +83,7 @@ class LayerStates {
 class RunStates {
  public:
   /// `stored`: of recurrent states, as LayerStates says.
-  explicit RunStates(const ModelSpec& spec, DType stored = DType::F32) : spec_(spec), stored_(stored) {}
+  explicit RunStates(const ModelSpec& spec, const StateFormat& stored = {}) : spec_(spec), stored_(stored) {}
 
   /// Layers begin in ascending order. The same again without an end() between.
   LayerStates& begin(int layer);
@@ -96,7 +95,7 @@ class RunStates {
 
  private:
   const ModelSpec& spec_;
-  DType stored_;
+  StateFormat stored_;
   std::map<int, LayerStates> layers_;
 };
 

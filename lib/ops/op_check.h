@@ -173,11 +173,10 @@ class OpCheck {
   /// All are stored alike; none is missing where that rounds.
   template <class State>
   void stored_alike(std::span<State* const> states) const {
-    const DType stored = stored_form(states);
-    require(stored == DType::F32 || stored == DType::BF16 || stored == DType::F16,
-            "a state cannot be stored as " + std::string(name_of(stored)));
+    const StateFormat stored = format_of(states);
+    require(stored.chunk >= 0, "a state is stored after every " + std::to_string(stored.chunk) + " tokens");
     for (const State* s : states)
-      require((s ? s->stored : DType::F32) == stored, "states of one call are stored in different forms");
+      require((s ? s->stored : StateFormat{}) == stored, "states of one call are stored in different formats");
   }
 
   void fresh(bool has_state, const Span& span) const {

@@ -371,8 +371,8 @@ class Ops : public WeightLoader {
   /// Value head h uses key head h / (n_value_heads / n_key_heads). Per value head, with S [dk, dv] in f32:
   ///   S <- e^g S;  e = β (v - kᵀ S);  S <- S + k ⊗ e;  o = (dk^-1/2 q)ᵀ S
   /// with e^g for each row of S where the gates are by channel, computed in chunks of 64 absolute positions. ->
-  /// [tokens, n_value_heads, dv], rounded. The states are advanced; those that are stored in 16 bits token by token, as
-  /// DeltaState says.
+  /// [tokens, n_value_heads, dv], rounded. The states are advanced, and rounded where StateFormat says that they are
+  /// stored.
   Tensor gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                           std::span<const Span> spans, std::span<DeltaState* const> states);
 

@@ -14,7 +14,7 @@ struct Generator::Run {
   Sequence sequence;
   RunStates states;
 
-  Run(const PromptTokens& prompt, int64_t capacity, const ModelSpec& spec, DType state = DType::F32)
+  Run(const PromptTokens& prompt, int64_t capacity, const ModelSpec& spec, const StateFormat& state = {})
       : prompts{prompt}, states(spec, state) {
     sequence.pieces = {{0, 0, capacity}};
     sequence.n_tokens = capacity;  // never reached in one step, so that all states are kept
@@ -89,7 +89,9 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap) {
   if (prompt.ids.empty()) fail("nothing to continue: the prompt has no tokens");
   const int64_t n_prompt = static_cast<int64_t>(prompt.ids.size());
-  Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec(), options.state);
+  StateFormat state = options.state;
+  state.prompt_tokens = n_prompt;
+  Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec(), state);
   std::vector<float> logits;
   for (int64_t first = 0; first < n_prompt;) {
     const int64_t room = batch_rows(run.prompts, chunk_tokens_);

@@ -16,7 +16,7 @@ struct GenerateOptions {
   int64_t n_top = 5;                 // logits listed for the first generated position
   std::vector<int32_t> stop_tokens;  // generation ends after one of these
   int64_t block = 0;                 // MemoryPlan::block
-  DType state = DType::F32;          // what recurrent states are rounded to between two tokens
+  StateFormat state{};               // how recurrent states are stored; what is generated is decoded
 };
 
 struct Generated {

@@ -45,7 +45,7 @@ struct SequenceGroup {
   /// another takes and that one (Runner::can_branch).
   int first_layer = 0;
   size_t branch_of = 0;
-  DType state = DType::F32;  // what recurrent states are rounded to between two tokens
+  StateFormat state{};  // how recurrent states are stored
 };
 
 /// What the caller hears while a run goes on; called after every batch. May throw to stop the run.

@@ -35,6 +35,9 @@ inline float round_to_e2m1(float x) { return round_to_grid<1>(x, 1.0f, 0x1.8p22f
 /// Whole numbers, at most 127.
 inline float round_to_int8(float x) { return round_to_grid<7>(x, 128.0f, 0x1.8p23f, 127.0f); }
 
+/// Whole numbers, at most 32767.
+inline float round_to_int16(float x) { return round_to_grid<15>(x, 32768.0f, 0x1.8p23f, 32767.0f); }
+
 /// Sign 1, exponent 5 (bias 15), mantissa 2; with infinities, at most 57344.
 const std::array<float, 256>& e5m2_values();
 

@@ -155,26 +155,6 @@ class EvaluationReference : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  /// A state has so many numbers that some always lie where rounding jumps: their mean tells.
-  void check_states(const Golden& model, size_t n_prompts, const Json& states) {
-    const Evaluation evaluation = evaluated(model, n_prompts, [&](const ModelSpec& spec) {
-      VariantSet set;
-      for (const Json& state : states)
-        set.compared.push_back(stored_states(spec, state.at("state").get<std::string>()));
-      return set;
-    });
-    for (size_t v = 0; v < states.size(); ++v) {
-      const std::vector<ComparedToken>& tokens = evaluation.compared[v].tokens;
-      double sum = 0;
-      for (const ComparedToken& t : tokens)
-        sum += states[v].at("kl").at(static_cast<size_t>(t.prompt)).at(static_cast<size_t>(t.position)).get<double>();
-      const double expected = sum / static_cast<double>(tokens.size());
-      EXPECT_LE(difference(mean_kl(tokens), expected),
-                tolerance::kEvaluationStateKl * expected + tolerance::kEvaluationStateFloor)
-          << states[v].at("state");
-    }
-  }
-
   void check(const std::vector<ComparedToken>& tokens, const Json& golden) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
     const Differences d(tokens, golden);
@@ -196,7 +176,6 @@ TEST_P(EvaluationReference, AtEveryPosition) {
     const Json& variants = in_blocks->at("variants");
     check_all(evaluated(model, golden.at("n_sequences"), all_of(variants), in_blocks->at("keep_recent")), variants);
   }
-  if (const Json* states = find_member(golden, "states")) check_states(model, golden.at("n_sequences"), *states);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EvaluationReference, ::testing::ValuesIn(evaluation_cases()),

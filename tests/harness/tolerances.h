@@ -37,8 +37,11 @@ constexpr double kStandInScale = 0.1, kStandInScaleAlike = 0.4;
 // where rounding jumps, half of the positions: it is one of hundreds (1e-6 of noise on all of them: 0.06).
 constexpr double kEvaluationKl = 3e-3, kEvaluationNll = 5e-5, kEvaluationUnsteadyKl = 0.1;
 
-// Recurrent states rounded after each token, likewise: the mean KL as a share of itself (measured: 0.03), beside
-// what float32 leaves of KLs near 0 (6e-9 of 3e-7).
-constexpr double kEvaluationStateKl = 0.05, kEvaluationStateFloor = 3e-9;
+// Rounded recurrent states, likewise: the mean KL as a share of itself over 264 tokens (measured: 0.11, of six models
+// and 13 formats all but two below 0.05), over a quarter of them (0.32, all but seven of 312 below 0.05), beside what
+// float32 leaves of KLs near 0; mean NLL in nats (2e-3). A state has so many numbers that some always lie where
+// rounding jumps.
+constexpr double kEvaluationStateKl = 0.15, kEvaluationStatePartKl = 0.4, kEvaluationStateFloor = 3e-9,
+                 kEvaluationStateNll = 4e-3;
 
 }  // namespace kvcal::tolerance

@@ -1,12 +1,16 @@
-// Recurrent states that are stored in 16 bits: in one call the same as token by token with a rounding in between.
+// Recurrent states that are stored: in one call the same as in parts, rounded in between where servers store them.
+#include <bit>
 #include <functional>
+#include <map>
 
+#include "base/json.h"
+#include "base/sha256.h"
 #include "parity/ops_cases.h"
 
 namespace kvcal::test {
 namespace {
 
-constexpr int64_t kTokens = 70, kHeads = 2, kDim = 12, kState = 20;  // more than a chunk, no multiple of a vector
+constexpr int64_t kTokens = 70, kHeads = 2, kDim = 68, kState = 20;  // more than a chunk and a tile
 
 /// Outputs of tokens [first, first + n).
 template <class State>
@@ -16,64 +20,144 @@ template <class State>
 struct Run {
   std::vector<double> outputs;
   std::vector<double> state;
+  bool operator==(const Run&) const = default;
 };
 
+/// By calls that end after so many tokens each.
 template <class State>
-Run<State> at_once(const Rule<State>& rule, Precision p, DType stored) {
-  const auto op = backend(p);
-  State state;
-  state.stored = stored;
-  Run<State> run{read(rule(*op, 0, kTokens, state)), {}};
-  run.state = read(state.s);
-  return run;
-}
-
-template <class State>
-void append(Run<State>& run, const Tensor& y) {
-  const std::vector<double> outputs = read(y);
-  run.outputs.insert(run.outputs.end(), outputs.begin(), outputs.end());
-}
-
-/// A call for each token, and the op's own rounding.
-template <class State>
-Run<State> in_steps(const Rule<State>& rule, Precision p, DType stored) {
+Run<State> in_parts(const Rule<State>& rule, Precision p, const StateFormat& stored, const std::vector<int64_t>& ends) {
   const auto op = backend(p);
   State state;
   state.stored = stored;
   Run<State> run;
-  for (int64_t t = 0; t < kTokens; ++t) append(run, rule(*op, t, 1, state));
+  int64_t first = 0;
+  for (const int64_t end : ends) {
+    const std::vector<double> outputs = read(rule(*op, first, end - first, state));
+    run.outputs.insert(run.outputs.end(), outputs.begin(), outputs.end());
+    first = end;
+  }
   run.state = read(state.s);
   return run;
 }
 
-/// A call for each token, rounded here in between.
+std::vector<int64_t> each_token() {
+  std::vector<int64_t> ends;
+  for (int64_t t = 1; t <= kTokens; ++t) ends.push_back(t);
+  return ends;
+}
+
+/// The nearest of the numbers with so many bits behind the first, at least 2^least of a unit in the first place; ties
+/// to even. In double, from the definition of the formats.
+double nearest(double x, int bits, int least) {
+  if (x == 0) return x;
+  const double step = std::exp2(std::max(std::ilogb(x), least) - bits);
+  return std::nearbyint(x / step) * step;
+}
+
+double number_of(StateType type, double x) {
+  switch (type) {
+    case StateType::Bf16:
+      return nearest(x, 7, -126);
+    case StateType::F16:
+      return nearest(x, 10, -14);
+    case StateType::E4m3:
+      return nearest(x, 3, -6);
+    case StateType::E5m2:
+      return nearest(x, 2, -14);
+    default:
+      return std::nearbyint(x);
+  }
+}
+
+/// Index of the scale of element i of a state [heads, keys, values], or [values, keys].
+int64_t scale_of(int64_t i, const Shape& shape, StateScale per) {
+  const bool by_head = shape.rank() == 3;
+  const int64_t head = by_head ? i / (shape[1] * shape[2]) : 0, value = by_head ? i % shape[2] : i / shape[1];
+  switch (per) {
+    case StateScale::Tensor:
+      return 0;
+    case StateScale::Head:
+      return head;
+    case StateScale::Tile:
+      return head * 1000 + value / 64;
+    case StateScale::Row:
+      return head * 1000 + value;
+  }
+  return -1;
+}
+
+std::vector<double> rounded_here(const std::vector<double>& state, const Shape& shape, const StateFormat& format) {
+  std::map<int64_t, double> absmax;
+  const auto group = [&](size_t i) { return scale_of(static_cast<int64_t>(i), shape, format.scale); };
+  for (size_t i = 0; i < state.size(); ++i) absmax[group(i)] = std::max(absmax[group(i)], std::fabs(state[i]));
+  std::vector<double> rounded;
+  for (size_t i = 0; i < state.size(); ++i) {
+    const float largest = format.type == StateType::E4m3   ? 448.0f
+                          : format.type == StateType::E5m2 ? 57344.0f
+                          : format.type == StateType::Int8 ? 127.0f
+                                                           : 32767.0f;
+    const bool has_scale = format.type != StateType::Bf16 && format.type != StateType::F16;
+    const float scale = has_scale ? static_cast<float>(absmax[group(i)]) / largest : 1.0f;
+    const float quotient = static_cast<float>(state[i]) / scale;
+    rounded.push_back(double{static_cast<float>(number_of(format.type, quotient)) * scale});
+  }
+  return rounded;
+}
+
+/// A call for each part between two places, rounded here.
 template <class State>
-Run<State> rounded_here(const Rule<State>& rule, DType stored) {
+Run<State> rounded_between(const Rule<State>& rule, const StateFormat& format, const std::vector<int64_t>& places) {
   const auto op = backend(Precision::F32);
   State state;
   Run<State> run;
-  for (int64_t t = 0; t < kTokens; ++t) {
-    append(run, rule(*op, t, 1, state));
-    run.state = read(state.s);
-    for (double& x : run.state) x = double{stored_as(stored, static_cast<float>(x))};
-    const Values rounded = values(state.s.view.shape, DType::F32, run.state);
-    state.s = {op->upload(rounded), nullptr};
+  int64_t first = 0;
+  for (const int64_t end : places) {
+    const std::vector<double> outputs = read(rule(*op, first, end - first, state));
+    run.outputs.insert(run.outputs.end(), outputs.begin(), outputs.end());
+    run.state = rounded_here(read(state.s), state.s.view.shape, format);
+    state.s = {op->upload(values(state.s.view.shape, DType::F32, run.state)), nullptr};
+    first = end;
   }
+  if (first == kTokens) return run;
+  const std::vector<double> outputs = read(rule(*op, first, kTokens - first, state));
+  run.outputs.insert(run.outputs.end(), outputs.begin(), outputs.end());
+  run.state = read(state.s);
   return run;
+}
+
+struct Stored {
+  StateFormat format;
+  std::vector<int64_t> places;
+};
+
+std::vector<Stored> stored_cases() {
+  const auto token = each_token();
+  std::vector<int64_t> decoded = {16, 32, 48, 50};
+  for (int64_t t = 51; t <= kTokens; ++t) decoded.push_back(t);
+  return {{{StateType::Bf16}, token},
+          {{StateType::F16}, token},
+          {{StateType::E4m3, StateScale::Row}, token},
+          {{StateType::E5m2, StateScale::Tile, 7}, {7, 14, 21, 28, 35, 42, 49, 56, 63, 70}},
+          {{StateType::Int8, StateScale::Head, 64}, {64}},
+          {{StateType::Int16, StateScale::Tensor, 16, 50}, decoded},
+          {{StateType::E4m3, StateScale::Tensor, 0, 69}, {69, 70}},
+          {{StateType::Int8, StateScale::Row, 1000}, {}}};
 }
 
 template <class State>
 void expect_rounded(const Rule<State>& rule) {
-  for (const DType stored : {DType::BF16, DType::F16}) {
-    SCOPED_TRACE(name_of(stored));
-    const Run<State> run = at_once(rule, Precision::F32, stored), expected = rounded_here(rule, stored);
-    EXPECT_EQ(run.outputs, expected.outputs);
-    EXPECT_EQ(run.state, expected.state);
-    EXPECT_NE(run.state, at_once(rule, Precision::F32, DType::F32).state);
-    const Run<State> bf16 = at_once(rule, Precision::BF16, stored), steps = in_steps(rule, Precision::BF16, stored);
-    EXPECT_EQ(bf16.outputs, steps.outputs);
-    EXPECT_EQ(bf16.state, steps.state);
-    for (const double x : bf16.state) ASSERT_EQ(double{stored_as(stored, static_cast<float>(x))}, x);
+  const std::vector<int64_t> whole = {kTokens}, parts = {64, kTokens};  // states are computed in chunks of 64
+  for (const Stored& c : stored_cases()) {
+    SCOPED_TRACE(static_cast<int>(c.format.type));
+    const Run<State> run = in_parts(rule, Precision::F32, c.format, whole),
+                     as_is = in_parts(rule, Precision::F32, {}, whole);
+    EXPECT_TRUE(run == rounded_between(rule, c.format, c.places));
+    EXPECT_EQ(run == as_is, c.places.empty());
+    const Run<State> bf16 = in_parts(rule, Precision::BF16, c.format, whole);
+    EXPECT_TRUE(bf16 == in_parts(rule, Precision::BF16, c.format, parts));
+    if (c.format.chunk == 1) {
+      EXPECT_TRUE(bf16 == in_parts(rule, Precision::BF16, c.format, each_token()));
+    }
   }
 }
 
@@ -125,14 +209,14 @@ TEST(StoredState, OfSelectiveScans) {
   });
 }
 
-TEST(StoredState, IsOneFormInACall) {
+TEST(StoredState, IsOneFormatInACall) {
   const auto op = backend(Precision::F32);
   const Values x = rows_of(*op, {2, kDim}, 1), b = rows_of(*op, {2, kState}, 2),
                a_log = random_values({kDim, kState}, DType::F32, 3), bias = random_values({kDim}, DType::F32, 4);
   const Span spans[] = {{0, 1, 0}, {1, 1, 0}};
   SsmState plain, rounded, impossible;
-  rounded.stored = DType::BF16;
-  impossible.stored = DType::I8;
+  rounded.stored.type = StateType::Bf16;
+  impossible.stored = {StateType::Bf16, StateScale::Tensor, -1};
   const auto scan = [&](SsmState* first, SsmState* second) {
     SsmState* const states[] = {first, second};
     op->selective_scan({x, x, b, b}, {a_log, bias, bias}, spans, states);
@@ -141,6 +225,84 @@ TEST(StoredState, IsOneFormInACall) {
   EXPECT_THROW(scan(&rounded, nullptr), std::exception);
   EXPECT_THROW(scan(nullptr, &rounded), std::exception);
   EXPECT_THROW(scan(&impossible, &impossible), std::exception);
+}
+
+/// What becomes of a state [heads, keys, values] when a token passes that changes nothing.
+std::vector<double> stored(const std::vector<double>& numbers, const Shape& shape, const StateFormat& format,
+                           int64_t position = 0) {
+  const auto op = backend(Precision::F32);
+  DeltaState state;
+  state.s = {op->upload(values(shape, DType::F32, numbers)), nullptr};
+  state.stored = format;
+  DeltaState* const states[] = {&state};
+  const Span span{0, 1, position};
+  const auto zeros = [&](const Shape& of) { return random_values(of, DType::F32, 1, Fill::Zeros); };
+  const Values q = zeros({1, 1, shape[1]}), v = zeros({1, shape[0], shape[2]}), gate = zeros({1, shape[0]});
+  op->gated_delta_rule(q, q, v, {gate, gate}, {&span, 1}, states);
+  return read(state.s);
+}
+
+std::string digest(const std::vector<double>& numbers) {
+  std::string bytes;
+  for (const double x : numbers) {
+    const float real = static_cast<float>(x) + 0.0f;  // one zero
+    bytes.append(reinterpret_cast<const char*>(&real), sizeof real);
+  }
+  return sha256_hex(bytes);
+}
+
+/// tests/reference/state_formats.py, numbers().
+std::vector<double> many_numbers(float absmax) {
+  std::vector<double> all(65536);
+  for (uint32_t code = 0; code < 65536; ++code) {
+    const float x = std::bit_cast<float>(code << 16) * 0.77f;
+    all[code] = std::fabs(x) <= absmax ? x : std::copysign(absmax, std::bit_cast<float>(code << 16));
+  }
+  return all;
+}
+
+TEST(StoredState, IsRoundedAsMlDtypesDoes) {
+  const Json golden = read_json_file(std::string(KVCAL_SOURCE_DIR) + "/tests/parity/golden/state_formats.json");
+  const std::pair<const char*, StateType> types[] = {
+      {"bf16", StateType::Bf16},     {"f16", StateType::F16},       {"f16_stochastic", StateType::F16Stochastic},
+      {"fp8_e4m3", StateType::E4m3}, {"fp8_e5m2", StateType::E5m2}, {"int8", StateType::Int8},
+      {"int16", StateType::Int16}};
+  for (const auto& [name, type] : types)
+    for (const Json& expected : golden.at("formats").at(name)) {
+      StateFormat format{type, StateScale::Tensor};
+      format.layer = 3;
+      const auto absmax = expected.at("absmax").get<float>();
+      EXPECT_EQ(digest(stored(many_numbers(absmax), {1, 256, 256}, format, 41)), expected.at("f32"))
+          << name << " " << absmax;
+    }
+}
+
+TEST(StoredState, OfZerosAndOfNumbersBelowAnyScaleIsFinite) {
+  std::vector<double> numbers(2 * 4 * 4, 0.0);
+  numbers[5] = 1e-44;  // no number that float32 has is so much smaller that it could be its scale
+  for (const StateType type : {StateType::E4m3, StateType::E5m2, StateType::Int8, StateType::Int16})
+    for (const double x : stored(numbers, {2, 4, 4}, {type, StateScale::Head})) EXPECT_EQ(x, 0);
+}
+
+TEST(StoredState, RoundsToEitherNeighbourSoThatTheMeanStays) {
+  constexpr float kBelow = 1.0f, kStep = 0x1p-10f;
+  StateFormat format{StateType::F16Stochastic};
+  for (const double share : {0.0, 0.25, 0.9}) {
+    const std::vector<double> x(256 * 256, kBelow + share * kStep);
+    double up = 0;
+    for (const double y : stored(x, {1, 256, 256}, format)) {
+      ASSERT_TRUE(y == kBelow || y == kBelow + kStep) << y;
+      up += y > kBelow ? 1 : 0;
+    }
+    EXPECT_NEAR(up / static_cast<double>(x.size()), share, 4 * 0.5 / 256);
+    EXPECT_TRUE(share > 0 || up == 0);
+  }
+  const std::vector<double> x(64 * 64, kBelow + 0.5 * kStep);
+  const std::vector<double> here = stored(x, {1, 64, 64}, format);
+  EXPECT_EQ(here, stored(x, {1, 64, 64}, format));
+  EXPECT_NE(here, stored(x, {1, 64, 64}, format, 1));  // another position
+  format.layer = 1;
+  EXPECT_NE(here, stored(x, {1, 64, 64}, format));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import torch
 import transformers
-from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 import latent_rows
@@ -42,8 +42,6 @@ MODELS = {"qwen3": "grouped heads", "deepseek_v3": "latent rows", "kimi_linear":
           "jamba": "attention beside Mamba"}
 IN_BLOCKS = ("qwen3", "deepseek_v3", "gemma4", "mistral_window", "gpt_oss")
 BLOCK_TOKENS = 4
-RECURRENT = ("kimi_linear", "qwen3_next", "jamba")
-STATES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 # ------------------------------------------------------------------------------------------------ one forward pass
@@ -146,21 +144,6 @@ class Reference:
             logits.append(self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0])
             steady.append(self.cache.steady)
         return logits, steady
-
-    def run_in_steps(self, stored: torch.dtype) -> list[torch.Tensor]:
-        """Token by token, recurrent states rounded in between: logits of each sequence."""
-        self.cache.away, logits = True, []
-        for ids in self.sequences:
-            cache, steps = DynamicCache(config=self.model.config), []
-            for token in ids:
-                steps.append(self.model(input_ids=torch.tensor([[token]]), past_key_values=cache, use_cache=True).logits[0])
-                for layer in cache.layers:
-                    for state in getattr(layer, "recurrent_states", {}).values():
-                        if state is not None:
-                            state.copy_(state.to(stored))
-            logits.append(torch.cat(steps))
-        self.cache.away = False
-        return logits
 
     def steadiest(self, variant: Callable[[float], dict]) -> tuple[dict, list[torch.Tensor], list[int]]:
         """The variant whose scales are wider by so much that most tokens are steady, and its run."""
@@ -276,8 +259,6 @@ def golden_of(name: str) -> dict:
         reference.cache.block = BLOCK_TOKENS
         golden["in_blocks"] = {"keep_recent": BLOCK_TOKENS,
                                "variants": [made(v, variants[v]) for v in ("e4m3_head_narrow", "int8_tensor")]}
-    if name in RECURRENT:
-        golden["states"] = [{"state": state, **figures(reference.run_in_steps(dtype))} for state, dtype in STATES.items()]
     return golden
 
 
@@ -288,8 +269,6 @@ def report(golden: dict) -> None:
         print(f"  {variant['name']:18s} mean KL {kl.mean():9.2e}  largest {kl.max():9.2e}  "
               f"other top tokens {sum(map(len, variant['other_top'])):2d}, steady {sum(variant['steady']):2d} of {len(kl)}",
               flush=True)
-    for variant in golden.get("states", []):
-        print(f"  state {variant['state']:12s} mean KL {np.concatenate(variant['kl']).mean():9.2e}", flush=True)
 
 
 def main() -> None:

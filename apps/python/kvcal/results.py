@@ -318,6 +318,7 @@ class Evaluation(Written):
     precision: str
     isa: str
     keep_recent: Optional[int]
+    state_chunk: Optional[int]
     files: List[Dict[str, str]]
     reference_twice: Dict[str, float]
     variants: List[Variant]

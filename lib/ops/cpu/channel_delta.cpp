@@ -16,7 +16,6 @@ struct ChannelDelta {
   const Tensor &q, &k, &v;
   const Ops::DeltaGates& gates;
   Tensor y;
-  DType stored;  // of the state between two tokens
 
   int64_t heads() const { return v.dim(1); }
   int64_t dk() const { return q.dim(2); }
@@ -72,7 +71,6 @@ void ChannelDelta::run(const Span& span, int64_t head, float* kept, Arena& scrat
       for (int64_t j = 0; j < 4; ++j)
         if (const int64_t at = c + j * kLanes; at < dv()) store(y.as<T>() + row * dv() + at, o[j], dv() - at);
     }
-    for (int64_t i = 0; stored != DType::F32 && i < dk() * stride; ++i) state[i] = stored_as(stored, state[i]);
   }
   for (int64_t i = 0; kept && i < dk(); ++i) std::copy_n(state + i * stride, dv(), kept + i * dv());
 }
@@ -102,16 +100,18 @@ Ops::DeltaGates CpuBackend::do_channel_delta_gates(const Tensor& a, const Tensor
 
 Tensor CpuBackend::channel_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                       std::span<const Span> spans, std::span<DeltaState* const> states) {
-  const ChannelDelta rule{q, k, v, gates, activation(v.shape), stored_form(states)};
+  const ChannelDelta rule{q, k, v, gates, activation(v.shape)};
   const int64_t heads = rule.heads(), size = rule.dk() * rule.dv();
   for (DeltaState* s : states)
     if (s && !s->s) s->s = allocate({heads, rule.dk(), rule.dv()}, DType::F32);
-  visit_activation(q.dtype, [&](auto tag) {
-    parallel(static_cast<int64_t>(spans.size()) * heads, [&](int64_t i, Arena& scratch) {
-      const auto s = static_cast<size_t>(i / heads);
-      const int64_t head = i % heads;
-      float* kept = states[s] ? states[s]->s.view.as<float>() + head * size : nullptr;
-      rule.run<decltype(tag)>(spans[s], head, kept, scratch);
+  advance_and_store(spans, states, [&](std::span<const Span> stretch) {
+    visit_activation(q.dtype, [&](auto tag) {
+      parallel(static_cast<int64_t>(stretch.size()) * heads, [&](int64_t i, Arena& scratch) {
+        const auto s = static_cast<size_t>(i / heads);
+        const int64_t head = i % heads;
+        float* kept = states[s] ? states[s]->s.view.template as<float>() + head * size : nullptr;
+        rule.run<decltype(tag)>(stretch[s], head, kept, scratch);
+      });
     });
   });
   return rule.y;

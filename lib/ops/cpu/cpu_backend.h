@@ -11,6 +11,7 @@
 #include "ops/cpu/panel_product.h"
 #include "ops/op_list.h"
 #include "ops/ops.h"
+#include "ops/state_stretches.h"
 #include "ops/visit_activation.h"
 #include "tensor/arena.h"
 
@@ -89,6 +90,18 @@ class CpuBackend final : public Ops {
   /// What gated_delta_rule and ssd have in common (recurrence.cpp).
   template <class Heads, class Tensors, class State>
   void recur(const Heads& heads, const Tensors& tensors, std::span<const Span> spans, std::span<State* const> states);
+
+  /// advance(stretch) of the spans, and their states rounded where they are stored.
+  template <class State, class Advance>
+  void advance_and_store(std::span<const Span> spans, std::span<State* const> states, const Advance& advance) {
+    in_stretches(spans, states, advance, [&](std::span<const StoredNow> now) {
+      std::vector<Tensor> stored;
+      for (const StoredNow& s : now) stored.push_back(states[s.index]->s.view);
+      store_states(stored, now, format_of(states));
+    });
+  }
+  /// Rounds them in place (state_rounding.cpp).
+  void store_states(const std::vector<Tensor>& states, std::span<const StoredNow> now, const StateFormat& format);
 
   /// gated_delta_rule with gates by channel (channel_delta.cpp).
   Tensor channel_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,

@@ -66,9 +66,6 @@ class RecurrentTask {
   void load_state(const float* s) {  // [dk, dv]
     for (int64_t i = 0; i < h_.dk; ++i) std::copy_n(s + i * h_.dv, h_.dv, state_ + i * value_row_);
   }
-  void round_state(DType stored) {
-    for (int64_t i = 0; i < h_.dk * value_row_; ++i) state_[i] = stored_as(stored, state_[i]);
-  }
   void store_state(float* s) const {
     for (int64_t i = 0; i < h_.dk; ++i) std::copy_n(state_ + i * value_row_, h_.dv, s + i * h_.dv);
   }
@@ -188,18 +185,16 @@ struct RecurrentTensors {
 
 template <class T>
 void run_span(const RecurrentHeads& heads, const RecurrentTensors& t, const Span& span, int64_t head, float* state,
-              DType stored, Arena& scratch) {
-  const int64_t chunk = stored == DType::F32 ? kChunk : 1;
+              Arena& scratch) {
   RecurrentTask<T> task(heads, head, scratch);
   if (state) task.load_state(state);
   for (int64_t at = 0; at < span.n_tokens;) {
-    const int64_t n = std::min(chunk - (span.first_position + at) % chunk, span.n_tokens - at);
+    const int64_t n = std::min(kChunk - (span.first_position + at) % kChunk, span.n_tokens - at);
     const int64_t row = span.row + at, key = row * heads.n_key_heads * heads.dk,
                   value = row * heads.n_value_heads * heads.dv, gate = row * heads.n_value_heads;
     task.chunk({t.q.as<T>() + key, t.k.as<T>() + key, t.v.as<T>() + value, t.g.as<float>() + gate,
                 t.rate.as<float>() + gate, t.skip ? t.skip.as<float>() : nullptr, t.y.as<T>() + value},
-               n, std::min(chunk, span.n_tokens - at - n));
-    if (stored != DType::F32) task.round_state(stored);
+               n, std::min(kChunk, span.n_tokens - at - n));
     at += n;
   }
   if (state) task.store_state(state);
@@ -212,12 +207,14 @@ void CpuBackend::recur(const Heads& heads, const Tensors& t, std::span<const Spa
                        std::span<State* const> states) {
   for (size_t i = 0; i < spans.size(); ++i)
     if (states[i] && !states[i]->s) states[i]->s = allocate({heads.n_value_heads, heads.dk, heads.dv}, DType::F32);
-  visit_activation(t.q.dtype, [&](auto tag) {
-    parallel(static_cast<int64_t>(spans.size()) * heads.n_value_heads, [&](int64_t i, Arena& scratch) {
-      const int64_t head = i % heads.n_value_heads;
-      const auto s = static_cast<size_t>(i / heads.n_value_heads);
-      float* state = states[s] ? states[s]->s.view.template as<float>() + head * heads.dk * heads.dv : nullptr;
-      run_span<decltype(tag)>(heads, t, spans[s], head, state, stored_form(states), scratch);
+  advance_and_store(spans, states, [&](std::span<const Span> stretch) {
+    visit_activation(t.q.dtype, [&](auto tag) {
+      parallel(static_cast<int64_t>(stretch.size()) * heads.n_value_heads, [&](int64_t i, Arena& scratch) {
+        const int64_t head = i % heads.n_value_heads;
+        const auto s = static_cast<size_t>(i / heads.n_value_heads);
+        float* state = states[s] ? states[s]->s.view.template as<float>() + head * heads.dk * heads.dv : nullptr;
+        run_span<decltype(tag)>(heads, t, stretch[s], head, state, scratch);
+      });
     });
   });
 }

@@ -14,7 +14,6 @@ struct ScanTask {
   const SsmInputs& in;
   const SsmWeights& w;
   int64_t first, last;  // channels
-  DType stored;         // of the states between two tokens
 
   template <class T>
   void run(const Span& span, float* kept, const Tensor& y) const {
@@ -39,7 +38,6 @@ struct ScanTask {
           const F32x8 next =
               exp(load8(row(decay, d) + n) * step) * load8(s) + load(in.b.as<T>() + t * n_state + n, left) * (step * x);
           store8(s, next);
-          for (int64_t i = 0; stored != DType::F32 && i < kLanes; ++i) s[i] = stored_as(stored, s[i]);
           sums += next * load(in.c.as<T>() + t * n_state + n, left);  // zeros beyond the last state
         }
         const float out = sum(sums) + w.d.as<float>()[d] * x;
@@ -60,12 +58,14 @@ Tensor CpuBackend::do_selective_scan(const SsmInputs& in, const SsmWeights& w, s
   const Tensor y = activation(in.x.shape);
   for (size_t i = 0; i < spans.size(); ++i)
     if (states[i] && !states[i]->s) states[i]->s = allocate({channels, n_state}, DType::F32);
-  visit_activation(in.x.dtype, [&](auto tag) {
-    parallel(static_cast<int64_t>(spans.size()) * blocks, [&](int64_t i, Arena&) {
-      const auto s = static_cast<size_t>(i / blocks);
-      const int64_t first = i % blocks * kChannels;
-      const ScanTask task{in, w, first, std::min(channels, first + kChannels), stored_form(states)};
-      task.run<decltype(tag)>(spans[s], states[s] ? states[s]->s.view.as<float>() : nullptr, y);
+  advance_and_store(spans, states, [&](std::span<const Span> stretch) {
+    visit_activation(in.x.dtype, [&](auto tag) {
+      parallel(static_cast<int64_t>(stretch.size()) * blocks, [&](int64_t i, Arena&) {
+        const auto s = static_cast<size_t>(i / blocks);
+        const int64_t first = i % blocks * kChannels;
+        const ScanTask task{in, w, first, std::min(channels, first + kChannels)};
+        task.run<decltype(tag)>(stretch[s], states[s] ? states[s]->s.view.template as<float>() : nullptr, y);
+      });
     });
   });
   return y;

@@ -3,3 +3,6 @@ kvcal calibrate "$@" -q -o scales.json
 kvcal evaluate "$@" --scales scales.json --undivided --state-dtype bf16,f16 --keep-recent 64 -o evaluation.json
 kvcal evaluate "$@" --state-dtype bf16 --max-kl 0 -q -o limits.json || echo exit $?
 kvcal evaluate "$@" --state-dtype bf16,f8 -o other.json || echo exit $?
+kvcal evaluate "$@" --state-dtype int8_per_row --state-chunk 64 -q -o rows.json && grep -E '"state_chunk|"name": "state' rows.json
+kvcal evaluate "$@" --state-dtype int8 --state-chunk -1 -o other.json || echo exit $?
+kvcal evaluate "$@" --state-chunk 64 -o other.json || echo exit $?
