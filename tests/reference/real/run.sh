@@ -24,6 +24,7 @@ layers() {
     "$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
     "$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
     "$python" "$here/evaluate.py" "$kvcal" "$made/model" "$made/smollm2.json" "$made/kv-cache-scales.json"
+    "$python" "$here/floor.py" "$kvcal" "$made/model"
 }
 
 scales() {
