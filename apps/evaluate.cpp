@@ -87,7 +87,7 @@ RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, cons
 }
 
 /// Scale 1.0, the files, the first with keys' and values' scales exchanged or left out in writing, other formats,
-/// recurrent states; then each layer alone, of the first file or at 1.0.
+/// recurrent states; before them all the floor. Then each layer alone, of the first file or at 1.0.
 VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
   const auto with_queries = [&](Variant variant, const Artifact* artifact) {
     if (flags.query) round_queries(variant, spec, artifact);
@@ -108,6 +108,10 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
         while_doing("--state-dtype " + dtype, [&] { return stored_states(spec, dtype, flags.state_chunk); }));
   if (!flags.choose.empty()) set.recipe = recipe_of(flags, sources, spec);
   set.whole = first ? 1 : 0;
+  if (flags.floor) {
+    set.compared.insert(set.compared.begin(), while_doing("--floor", [&] { return floor_of(spec); }));
+    ++set.whole;
+  }
   if (flags.per_layer)
     for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[set.whole], layout));
   return set;
@@ -170,7 +174,8 @@ ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources)
 /// Tables, what they show, limits that are kept, and what to do.
 Lines printed_result(const EvaluateFlags& flags, const Sources& sources, const Evaluation& evaluation,
                      const EvaluationFigures& figures, const std::vector<LimitVerdict>& verdicts) {
-  Lines text = result_text(evaluation, figures, flags.prompts.needles) + shown_text(figures.conclusion);
+  Lines text =
+      result_text(evaluation, figures, flags.prompts.needles) + shown_text(figures.conclusion, evaluation.looks);
   for (const LimitVerdict& v : verdicts)
     if (v.kept == Kept::Yes) text.add(v.line + ", kept");
   return text + next_text(context_of(flags, sources), evaluation, figures.conclusion);
@@ -205,6 +210,11 @@ void check_flags(const EvaluateFlags& flags) {
   if (flags.run.sample > 0 && !flags.per_layer && flags.choose.empty()) fail("--sample needs --per-layer or --choose");
   if (flags.undivided && flags.scales.empty()) fail("--undivided needs --scales");
   if (!flags.choose.empty() && !flags.max_kl) fail("--choose needs --max-kl");
+  if (flags.until_decided &&
+      (flags.per_layer || flags.generate || flags.resume || !flags.choose.empty() || !flags.state_dtypes.empty()))
+    fail(
+        "--until-decided measures one mean KL: not together with --per-layer, --choose, --generate, --state-dtype, "
+        "--resume");
   if (flags.max_bytes_per_token < 0)
     fail("--max-bytes-per-token is " + std::to_string(flags.max_bytes_per_token) + ", expected 0 or more");
   if (flags.max_bytes_per_token > 0 && flags.choose.empty()) fail("--max-bytes-per-token needs --choose");
@@ -219,6 +229,7 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   options.prompts = flags.prompts.resolve();
   if (options.prompts.needles && !flags.generate) fail("--needles needs --generate: needles are found by answers");
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
+  options.decide_kl = flags.until_decided;
   options.expects = flags.min_correct.has_value();
   options.commit = build_info().commit;
   if (flags.resume && is_standard_output(flags.out)) fail("--resume needs a file as --out, which is -");
@@ -294,6 +305,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_flag(
       "--undivided", flags->undivided,
       "Also evaluate the first file as on servers that multiply by the scale on read but do not divide on write");
+  verb->add_flag("--floor", flags->floor,
+                 "Also compute the unrounded cache in another order, and say how far above that floor variants are");
   verb->add_option("--state-dtype", flags->state_dtypes,
                    "Also the caches as they are with recurrent states in these formats; limits are about these, too")
       ->delimiter(',')
@@ -309,6 +322,10 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option(
       "--max-kl", flags->max_kl,
       "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");
+  verb->add_option("--until-decided", flags->until_decided,
+                   "Limit as --max-kl, and run only as many of the prompts as it takes to decide it")
+      ->type_name("KL")
+      ->excludes("--max-kl");
   verb->add_option(
       "--min-agreement", flags->min_agreement,
       "Exit with 1 when top-1 agreement with the reference is below this, 0 to 1; with --choose, the recipe's");
@@ -351,6 +368,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       refuse_idle(*verb, "without --formats or --choose", {"--stats"});
     if (flags->state_dtypes.empty()) refuse_idle(*verb, "without --state-dtype", {"--state-chunk"});
     refuse_idle_force(*verb, flags->out);
+    if (flags->until_decided) flags->max_kl = flags->until_decided;
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       return run_evaluation(*flags);

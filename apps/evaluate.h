@@ -18,10 +18,10 @@ struct EvaluateFlags {
   PromptFlags prompts;
   EvaluationOptions run;
   std::filesystem::path out = "evaluation.json";
-  std::optional<double> max_kl, min_agreement, min_correct;
+  std::optional<double> max_kl, until_decided, min_agreement, min_correct;
   int64_t max_new_tokens = 256, max_bytes_per_token = 0, state_chunk = 1;
-  bool generate = false, per_layer = false, query = false, undivided = false, force = false, resume = false,
-       json = false, quiet = false;
+  bool generate = false, per_layer = false, query = false, undivided = false, floor = false, force = false,
+       resume = false, json = false, quiet = false;
 };
 
 /// Prints the result, writes the file, judges the limits.

@@ -29,13 +29,14 @@ Lines folded(const std::string& sentence) {
 
 std::string prompts_text(int64_t n) { return grouped(n) + (n == 1 ? " prompt" : " prompts"); }
 std::string tokens_text(int64_t n) { return grouped(n) + (n == 1 ? " token" : " tokens"); }
+bool is_control(const std::string& variant) { return variant == "swapped" || variant == "undivided"; }
 std::string said(const std::string& variant) { return variant == "scale_1.0" ? "scale 1.0" : variant; }
 
 /// With digits that tell a share near one from it.
 std::string percent(double share) { return formatted(share > 0.999 && share < 1 ? "%.3f" : "%.1f", 100 * share); }
 
 /// What the lines below are of, and what counts less often there than in the table.
-Lines evidence_text(const PromptGroups& groups) {
+Lines evidence_text(const PromptGroups& groups, const std::optional<Looks>& looks) {
   const auto n = static_cast<int64_t>(groups.prompts.size());
   std::string text = "shown by " + prompts_text(n) + " (" + tokens_text(groups.n_counted);
   if (const int64_t repeated = groups.n_tokens - groups.n_counted; repeated > 0)
@@ -45,6 +46,9 @@ Lines evidence_text(const PromptGroups& groups) {
     text += ", " + grouped(groups.n_groups) + " of them independent: those that are mostly the same count as one";
   if (groups.common > 0 && groups.n_groups > 1)
     text += ", for all that begin with the same " + tokens_text(groups.common);
+  if (looks && looks->n_planned > 1)
+    text += "; look " + std::to_string(looks->n_made) + " of at most " + std::to_string(looks->n_planned) + " at " +
+            prompts_text(looks->n_prompts) + ", for all of which together intervals hold";
   return folded(text + ":");
 }
 
@@ -69,6 +73,21 @@ std::string top1_pair(const VariantEvidence& a, const VariantEvidence& b) {
   return "; same top token " + percent(a.top1.value) + " against " + percent(b.top1.value) + " %";
 }
 
+/// By McNemar's test, groups are better or worse.
+std::string changes_text(const Changes& c, const std::string& variant, const std::string& against) {
+  return "right answers: " + variant + " loses " + grouped(c.n_lost) + " of " + against + " and gains " +
+         grouped(c.n_gained) + (c.n_lost + c.n_gained > 0 ? formatted(" (McNemar's p %.2g)", c.p) : "");
+}
+
+Lines answers_text(const Conclusion& c) {
+  Lines text;
+  for (const VariantEvidence& v : c.variants)
+    if (v.changes && !is_control(v.name)) text += folded(changes_text(*v.changes, said(v.name), "the reference"));
+  for (const PairEvidence& p : c.pairs)
+    if (p.changes) text += folded(changes_text(*p.changes, said(p.variant), said(p.against)));
+  return text;
+}
+
 Lines pair_text(const PairEvidence& p, const Conclusion& c) {
   const VariantEvidence &a = c.of(p.variant), &b = c.of(p.against);
   if (a.n_not_finite > 0 || b.n_not_finite > 0) return {};
@@ -83,6 +102,23 @@ Lines pair_text(const PairEvidence& p, const Conclusion& c) {
   const Estimate size = worse ? p.kl : Estimate{-p.kl.value, Interval{-p.kl.interval->high, -p.kl.interval->low}};
   return folded(one + " is " + (worse ? "worse" : "better") + " than " + other + " by " + estimate_text(size) +
                 " nats a token, " + counts);
+}
+
+/// How far the unrounded cache is from itself, and the variants from that.
+Lines floor_text(const Conclusion& c) {
+  if (c.floor.empty()) return {};
+  Lines text = variant_text(c.of(kFloor));
+  for (const auto& [name, difference, times] : c.floor) {
+    if (is_control(name)) continue;
+    const bool is_above = difference.interval && difference.interval->low > 0,
+               is_below = difference.interval && difference.interval->high < 0;
+    text += folded(said(name) + " is " +
+                   (is_above   ? "above"
+                    : is_below ? "below"
+                               : "not shown to differ from") +
+                   " the floor" + (times ? ": " + estimate_text(*times) + " times its KL" : ", whose KL is 0"));
+  }
+  return text;
 }
 
 /// Which of the two should be served: the finite one, then what is shown to be better, then what the file says.
@@ -152,12 +188,12 @@ Step next_step(const ConclusionContext& context, const Evaluation& evaluation, c
 
 }  // namespace
 
-Lines shown_text(const Conclusion& conclusion) {
+Lines shown_text(const Conclusion& conclusion, const std::optional<Looks>& looks) {
   Lines text("");
-  text += evidence_text(conclusion.groups) + variant_text(conclusion.of("scale_1.0"));
+  text += evidence_text(conclusion.groups, looks) + variant_text(conclusion.of("scale_1.0"));
   if (conclusion.pair("file")) text += variant_text(conclusion.of("file"));
   for (const PairEvidence& pair : conclusion.pairs) text += pair_text(pair, conclusion);
-  return text;
+  return text + answers_text(conclusion) + floor_text(conclusion);
 }
 
 Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& conclusion) {

@@ -23,7 +23,7 @@ struct ConclusionContext {
 inline constexpr double kSuggestedMaxKl = 0.02;
 
 /// Figures with intervals, and variants against each other.
-Lines shown_text(const Conclusion& conclusion);
+Lines shown_text(const Conclusion& conclusion, const std::optional<Looks>& looks);
 
 /// Empty where nothing follows that is known to be possible.
 Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& conclusion);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "evaluate/rounding_tap.h"
+#include "evaluate/variant_tap.h"
 #include "prefill/generate.h"
 
 namespace kvcal {
@@ -114,8 +114,8 @@ AllAnswers answer(const AnswerGround& on, const std::vector<Variant>& variants, 
   NoTap away;
   all.answers.push_back(answerer.with(away, "the cache as it is", {}));
   for (const Variant& variant : variants) {
-    RoundingTap tap(variant, on.op, options.keep_recent);
-    all.answers.push_back(answerer.with(tap, variant.name, variant.state));
+    const auto tap = tap_of(variant, on.model.spec(), on.op, options.keep_recent);
+    all.answers.push_back(answerer.with(*tap, variant.name, variant.state));
   }
   all.n_decoded = answerer.n_decoded;
   all.decode_seconds = answerer.decode_seconds;

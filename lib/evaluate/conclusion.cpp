@@ -25,7 +25,18 @@ GroupSums sums_of(const std::vector<ComparedToken>& tokens, const PromptGroups& 
   return sums;
 }
 
-Estimate correct_of(const Answers& answers, const PromptGroups& groups) {
+/// Controls are worse by intention, the floor is no way to store a cache, and states of recurrent layers are none.
+bool is_weighed(const Variant& variant) {
+  return variant.name != "scale_1.0" && !variant.is_floor() && variant.name != "swapped" &&
+         variant.name != "undivided" && !variant.state.rounds();
+}
+
+bool is_file(const Variant& variant) { return variant.name == "file" || variant.name.starts_with("file_"); }
+
+bool agrees(const PredictionDifference& d) { return d.finite && d.same_top; }
+
+/// Right answers, by group.
+GroupSums correct_sums(const Answers& answers, const PromptGroups& groups) {
   GroupSums sums;
   sums.groups.resize(static_cast<size_t>(groups.n_groups));
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -35,46 +46,128 @@ Estimate correct_of(const Answers& answers, const PromptGroups& groups) {
     sum.sum += *answers[i].correct;
     sum.n += 1;
   }
-  // The same prompt twice has the same answer.
-  return share_of(sums, static_cast<double>(std::ranges::count_if(sums.groups, [](const auto& g) { return g.n > 0; })));
+  return sums;
 }
 
-VariantEvidence evidence_of(const EvaluatedVariant& v, const PromptGroups& groups) {
-  VariantEvidence evidence{v.variant.name, {}, {}, 0, {}};
-  evidence.kl = ratio_of(sums_of(v.tokens, groups, [&](size_t i) -> std::optional<double> {
-    const PredictionDifference& d = v.tokens[i].difference;
-    return d.finite ? std::optional(d.kl) : std::nullopt;
-  }));
-  const auto agrees = [&](size_t i) -> std::optional<double> {
-    const PredictionDifference& d = v.tokens[i].difference;
-    return d.finite && d.same_top ? 1 : 0;
-  };
-  evidence.top1 = share_of(sums_of(v.tokens, groups, agrees), static_cast<double>(groups.n_counted));
-  evidence.n_not_finite = std::ranges::count_if(v.tokens, [](const auto& t) { return !t.difference.finite; });
-  return evidence;
+/// A group of several prompts counts once, by how many of its answers are right.
+Changes changes_of(const GroupSums& now, const GroupSums& before) {
+  int64_t n_lost = 0, n_gained = 0;
+  for (size_t i = 0; i < now.groups.size(); ++i) {
+    n_lost += now.groups[i].sum < before.groups[i].sum;
+    n_gained += now.groups[i].sum > before.groups[i].sum;
+  }
+  return mcnemar(n_lost, n_gained);
 }
 
-PairEvidence pair_of(const EvaluatedVariant& v, const EvaluatedVariant& against, const PromptGroups& groups) {
-  PairEvidence pair{v.variant.name, against.variant.name, {}, 0, 0, true};
-  const GroupSums sums = sums_of(v.tokens, groups, [&](size_t i) -> std::optional<double> {
-    const PredictionDifference &a = v.tokens[i].difference, &b = against.tokens[i].difference;
-    if (!a.finite || !b.finite) return std::nullopt;
-    pair.same = pair.same && a.kl == b.kl && a.same_top == b.same_top;
-    return a.kl - b.kl;
-  });
-  pair.kl = ratio_of(sums);
-  pair.n_worse = std::ranges::count_if(sums.groups, [](const GroupSum& g) { return g.sum > 0; });
-  pair.n_better = std::ranges::count_if(sums.groups, [](const GroupSum& g) { return g.sum < 0; });
-  return pair;
-}
+/// Fills a conclusion, part by part.
+class Concluder {
+ public:
+  Concluder(const Evaluation& evaluation, Conclusion& out)
+      : e_(evaluation), out_(out), n_looks_(evaluation.looks ? evaluation.looks->n_planned : 1) {
+    out_.groups = group_prompts(e_.prompts);
+    for (const Answers& answers : e_.answers) correct_.push_back(correct_sums(answers, out_.groups));
+    const auto expects = [](const ModelAnswer& a) { return a.correct.has_value(); };
+    if (e_.answers.empty() || std::ranges::none_of(e_.answers[0], expects)) correct_.clear();
+  }
 
-/// Controls are worse by intention, and states of recurrent layers are no cache.
-bool is_weighed(const Variant& variant) {
-  return variant.name != "scale_1.0" && variant.name != "swapped" && variant.name != "undivided" &&
-         !variant.state.rounds();
-}
+  void variants() {
+    for (size_t i = 0; i < e_.compared.size(); ++i) out_.variants.push_back(evidence_of(i));
+  }
 
-bool is_file(const Variant& variant) { return variant.name == "file" || variant.name.starts_with("file_"); }
+  void floor() {
+    const auto floor = named(kFloor);
+    if (!floor || out_.variants[*floor].n_not_finite > 0) return;
+    for (size_t i = 0; i < e_.compared.size(); ++i)
+      if (i != *floor && out_.variants[i].n_not_finite == 0)
+        out_.floor.push_back(above_floor(e_.compared[i], e_.compared[*floor]));
+  }
+
+  void pairs() {
+    const auto one = named("scale_1.0"), file = named("file");
+    for (size_t i = 0; one && i < e_.compared.size(); ++i)
+      if (const Variant& v = e_.compared[i].variant; is_weighed(v))
+        out_.pairs.push_back(pair_of(i, is_file(v) ? *one : file.value_or(*one)));
+  }
+
+ private:
+  std::optional<size_t> named(const char* name) const {
+    for (size_t i = 0; i < e_.compared.size(); ++i)
+      if (e_.compared[i].variant.name == name) return i;
+    return std::nullopt;
+  }
+
+  GroupSums kl_sums(const EvaluatedVariant& v) const {
+    return sums_of(v.tokens, out_.groups, [&](size_t i) -> std::optional<double> {
+      const PredictionDifference& d = v.tokens[i].difference;
+      return d.finite ? std::optional(d.kl) : std::nullopt;
+    });
+  }
+
+  VariantEvidence evidence_of(size_t variant) const {
+    const EvaluatedVariant& v = e_.compared[variant];
+    VariantEvidence evidence{v.variant.name, ratio_of(kl_sums(v), n_looks_), {}, 0, {}, {}};
+    const auto agreement = [&](size_t i) -> std::optional<double> { return agrees(v.tokens[i].difference); };
+    evidence.top1 =
+        share_of(sums_of(v.tokens, out_.groups, agreement), static_cast<double>(out_.groups.n_counted), n_looks_);
+    evidence.n_not_finite = std::ranges::count_if(v.tokens, [](const auto& t) { return !t.difference.finite; });
+    if (correct_.empty()) return evidence;
+    const GroupSums& correct = correct_[variant + 1];
+    // The same prompt twice has the same answer.
+    const auto n = std::ranges::count_if(correct.groups, [](const GroupSum& g) { return g.n > 0; });
+    evidence.correct = share_of(correct, static_cast<double>(n));
+    evidence.changes = changes_of(correct, correct_[0]);
+    return evidence;
+  }
+
+  PairEvidence pair_of(size_t variant, size_t other) const {
+    const EvaluatedVariant &v = e_.compared[variant], &against = e_.compared[other];
+    PairEvidence pair{v.variant.name, against.variant.name, {}, 0, 0, true, {}, 0, 0, {}};
+    const GroupSums sums = sums_of(v.tokens, out_.groups, [&](size_t i) -> std::optional<double> {
+      const PredictionDifference &a = v.tokens[i].difference, &b = against.tokens[i].difference;
+      if (!a.finite || !b.finite) return std::nullopt;
+      pair.same = pair.same && a.kl == b.kl && a.same_top == b.same_top;
+      return a.kl - b.kl;
+    });
+    pair.kl = ratio_of(sums, n_looks_);
+    pair.n_worse = std::ranges::count_if(sums.groups, [](const GroupSum& g) { return g.sum > 0; });
+    pair.n_better = std::ranges::count_if(sums.groups, [](const GroupSum& g) { return g.sum < 0; });
+    add_top1(v, against, pair);
+    if (!correct_.empty()) pair.changes = changes_of(correct_[variant + 1], correct_[other + 1]);
+    return pair;
+  }
+
+  void add_top1(const EvaluatedVariant& v, const EvaluatedVariant& against, PairEvidence& pair) const {
+    const GroupSums sums = sums_of(v.tokens, out_.groups, [&](size_t i) -> std::optional<double> {
+      const int change = agrees(v.tokens[i].difference) - agrees(against.tokens[i].difference);
+      pair.n_lost += change < 0;
+      pair.n_gained += change > 0;
+      return change;
+    });
+    pair.top1 = ratio_of(sums, n_looks_);
+  }
+
+  FloorEvidence above_floor(const EvaluatedVariant& v, const EvaluatedVariant& floor) const {
+    GroupSums sums = kl_sums(v), differences = sums;
+    const GroupSums least = kl_sums(floor);
+    differences.fixed.sum -= least.fixed.sum;
+    sums.fixed.n = least.fixed.sum;
+    double of_floor = sums.fixed.n;
+    for (size_t i = 0; i < sums.groups.size(); ++i) {
+      GroupSum& g = sums.groups[i];
+      g.n = least.groups[i].sum;
+      differences.groups[i].sum -= g.n;
+      of_floor += g.n;
+      if (g.n == 0) sums.fixed.sum += g.sum;  // it has no ratio, and counts in that of all
+    }
+    return {v.variant.name, ratio_of(differences, n_looks_),
+            of_floor > 0 ? std::optional(ratio_of(sums, n_looks_)) : std::nullopt};
+  }
+
+  const Evaluation& e_;
+  Conclusion& out_;
+  int64_t n_looks_;
+  std::vector<GroupSums> correct_;  // of the reference, then of each variant; empty where no prompt expects an answer
+};
 
 }  // namespace
 
@@ -89,22 +182,10 @@ const PairEvidence* Conclusion::pair(const std::string& variant) const {
 
 Conclusion conclude(const Evaluation& evaluation) {
   Conclusion conclusion;
-  conclusion.groups = group_prompts(evaluation.prompts);
-  for (size_t i = 0; i < evaluation.compared.size(); ++i) {
-    VariantEvidence& v = conclusion.variants.emplace_back(evidence_of(evaluation.compared[i], conclusion.groups));
-    if (evaluation.answers.empty() || evaluation.answers[i + 1].empty()) continue;
-    const Answers& answers = evaluation.answers[i + 1];
-    if (std::ranges::any_of(answers, [](const ModelAnswer& a) { return a.correct.has_value(); }))
-      v.correct = correct_of(answers, conclusion.groups);
-  }
-  const auto named = [&](const char* name) {
-    return std::ranges::find(evaluation.compared, name, [](const auto& v) { return v.variant.name; });
-  };
-  const auto one = named("scale_1.0"), file = named("file"), end = evaluation.compared.end();
-  if (one == end) return conclusion;
-  for (const EvaluatedVariant& v : evaluation.compared)
-    if (is_weighed(v.variant))
-      conclusion.pairs.push_back(pair_of(v, is_file(v.variant) || file == end ? *one : *file, conclusion.groups));
+  Concluder concluder(evaluation, conclusion);
+  concluder.variants();
+  concluder.floor();
+  concluder.pairs();
   return conclusion;
 }
 

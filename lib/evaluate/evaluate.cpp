@@ -9,6 +9,8 @@
 #include "base/number_text.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/pictures.h"
+#include "evaluate/conclusion.h"
+#include "evaluate/looks.h"
 #include "evaluate/make_variants.h"
 #include "evaluate/variant_sweep.h"
 #include "prefill/footprint.h"
@@ -144,6 +146,8 @@ void measure_predictions(const Ground& on, const VariantSet& set, const std::vec
                          Evaluation& result) {
   Swept swept = sweep(on, on_all_prompts(set, single, on));
   result.memory = swept.memory;
+  result.prompts = on.sequences.prompts;
+  result.n_tokens_twice = tokens_of(on.sequences.sanity);
   result.whole = set.whole;
   const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size());
   std::vector<EvaluatedVariant> alone(std::make_move_iterator(swept.variants.begin() + n_compared),
@@ -160,6 +164,66 @@ void measure_predictions(const Ground& on, const VariantSet& set, const std::vec
   result.layers = std::move(alone);
 }
 
+/// Prompts of a plan that were run so far, and what was found there. Prompts are indexes into the plan's.
+struct PromptsRun {
+  std::vector<size_t> prompts;
+  std::vector<std::vector<ComparedToken>> tokens;  // by variant
+};
+
+void run_part(const Ground& on, const VariantSet& set, std::vector<size_t> part, PromptsRun& so_far,
+              Evaluation& result) {
+  std::ranges::sort(part);  // as a plan sorts them
+  std::vector<PromptTokens> prompts;
+  for (const size_t i : part) prompts.push_back(on.sequences.prompts[i]);
+  const SequencePlan sequences = sequences_of(std::move(prompts));
+  Swept swept = sweep({on.model, sequences, on.op, on.options, on.listener}, set.compared);
+  result.memory = swept.memory;
+  result.n_tokens_twice += tokens_of(sequences.sanity);
+  so_far.tokens.resize(set.compared.size());
+  for (size_t v = 0; v < swept.variants.size(); ++v)
+    for (ComparedToken token : swept.variants[v].tokens) {
+      token.prompt = static_cast<int64_t>(part[static_cast<size_t>(token.prompt)]);
+      so_far.tokens[v].push_back(token);
+    }
+  so_far.prompts.insert(so_far.prompts.end(), part.begin(), part.end());
+}
+
+/// As if these prompts had been the only ones.
+void show(const Ground& on, const VariantSet& set, const PromptsRun& so_far, Evaluation& result) {
+  std::vector<size_t> prompts = so_far.prompts;
+  std::ranges::sort(prompts);
+  result.prompts.clear();
+  for (const size_t i : prompts) result.prompts.push_back(on.sequences.prompts[i]);
+  result.compared.clear();
+  for (size_t v = 0; v < set.compared.size(); ++v) {
+    std::vector<ComparedToken> tokens = so_far.tokens[v];
+    for (ComparedToken& t : tokens)
+      t.prompt = std::ranges::lower_bound(prompts, static_cast<size_t>(t.prompt)) - prompts.begin();
+    std::ranges::sort(tokens, {}, [](const ComparedToken& t) { return std::pair(t.prompt, t.position); });
+    result.compared.push_back({set.compared[v], std::move(tokens)});
+  }
+}
+
+/// Whether all of the interval lies on one side of the limit; logits that are not finite are beyond any.
+bool is_decided(const VariantEvidence& v, double max_kl) {
+  return v.n_not_finite > 0 || (v.kl.interval && (v.kl.interval->low > max_kl || v.kl.interval->high <= max_kl));
+}
+
+void measure_until_decided(const Ground& on, const VariantSet& set, Evaluation& result) {
+  const std::vector<size_t> order = drawn_order(on.sequences.prompts.size());
+  const std::vector<int64_t> looks = looks_at(static_cast<int64_t>(order.size()));
+  result.whole = set.whole;
+  result.looks = {*on.options.decide_kl, 0, static_cast<int64_t>(looks.size()), static_cast<int64_t>(order.size())};
+  PromptsRun so_far;
+  for (const int64_t n : looks) {
+    const auto done = static_cast<std::ptrdiff_t>(so_far.prompts.size());
+    run_part(on, set, {order.begin() + done, order.begin() + n}, so_far, result);
+    show(on, set, so_far, result);
+    ++result.looks->n_made;
+    if (is_decided(conclude(result).variants[set.whole], result.looks->max_kl)) return;
+  }
+}
+
 std::vector<Answers> answers_of(const Ground& on, const FedPrompts& fed, const VariantSet& set) {
   const int64_t n_tokens = on.options.max_new_tokens;
   AllAnswers all =
@@ -174,9 +238,7 @@ std::vector<Answers> answers_of(const Ground& on, const FedPrompts& fed, const V
 
 /// What was run, on what.
 void name_inputs(const Ground& on, const FedPrompts& fed, Evaluation& result) {
-  result.n_tokens_twice = tokens_of(on.sequences.sanity);
   result.model = describe(on.model);
-  result.prompts = on.sequences.prompts;
   result.prompts_sha256 = fed.sha256;
   result.isa = on.op.isa();
   result.precision = on.options.precision;
@@ -211,7 +273,10 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   Evaluation result;
   result.resume = open_resume(ground, fed.sha256);
   ground.resume = result.resume.get();
-  measure_predictions(ground, set, single, result);
+  if (options.decide_kl)
+    measure_until_decided(ground, set, result);
+  else
+    measure_predictions(ground, set, single, result);
   if (options.max_new_tokens > 0) result.answers = answers_of(ground, fed, set);
 
   name_inputs(ground, fed, result);

@@ -33,12 +33,14 @@ struct EvaluationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   int64_t max_model_len = 0;
-  int64_t sample = 0;            // above 0: prompts that single layers are measured on
-  int64_t keep_recent = 0;       // above 0: rows are rounded once their block of so many positions is complete
-  int64_t max_new_tokens = 0;    // of answers; 0: none are made
-  bool expects = false;          // Error when no prompt says what to expect
-  std::filesystem::path resume;  // folder that keeps the state of a run; empty = none
-  std::string commit;            // of the program: a run is resumed by the same one only
+  int64_t sample = 0;               // above 0: prompts that single layers are measured on
+  int64_t keep_recent = 0;          // above 0: rows are rounded once their block of so many positions is complete
+  int64_t max_new_tokens = 0;       // of answers; 0: none are made
+  std::optional<double> decide_kl;  // prompts run in parts, until the mean KL of VariantSet::whole is shown to be on
+                                    // one side of this; then nothing but `compared` is measured
+  bool expects = false;             // Error when no prompt says what to expect
+  std::filesystem::path resume;     // folder that keeps the state of a run; empty = none
+  std::string commit;               // of the program: a run is resumed by the same one only
 };
 
 /// Formats of all layers to choose from for each; bf16, the cache as it is, always is one.
@@ -75,15 +77,23 @@ struct LayerSample {
   EvaluatedVariant whole;
 };
 
+/// How often it was looked whether a limit is decided.
+struct Looks {
+  double max_kl = 0;
+  int64_t n_made = 0, n_planned = 0;
+  int64_t n_prompts = 0;  // of which Evaluation::prompts were run
+};
+
 struct Evaluation {
   ModelInfo model;                    // with its digests
-  std::vector<PromptTokens> prompts;  // sorted by id
+  std::vector<PromptTokens> prompts;  // that were run, sorted by id
   std::string prompts_sha256;
   std::string isa;  // Ops::isa()
   Precision precision = Precision::BF16;
   MemoryPlan memory;
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
+  std::optional<Looks> looks;         // with EvaluationOptions::decide_kl
   size_t whole = 0;                   // VariantSet's
   std::optional<LayerSample> sample;  // of `layers`; none: all prompts
   std::optional<EvaluatedRecipe> recipe;

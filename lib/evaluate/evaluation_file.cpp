@@ -141,6 +141,16 @@ Json estimate_json(const Estimate& estimate) {
   return out;
 }
 
+Json changes_json(const Changes& c) { return {{"n_lost", c.n_lost}, {"n_gained", c.n_gained}, {"p", number(c.p)}}; }
+
+Json pair_json(const PairEvidence& p) {
+  Json out = {{"variant", p.variant},    {"against", p.against},       {"kl", estimate_json(p.kl)},
+              {"n_worse", p.n_worse},    {"n_better", p.n_better},     {"top1", estimate_json(p.top1)},
+              {"n_top1_lost", p.n_lost}, {"n_top1_gained", p.n_gained}};
+  if (p.changes) out["correct_changes"] = changes_json(*p.changes);
+  return out;
+}
+
 Json conclusion_json(const Conclusion& c) {
   Json out = {{"n_groups", c.groups.n_groups},
               {"n_tokens", c.groups.n_counted},
@@ -151,14 +161,13 @@ Json conclusion_json(const Conclusion& c) {
     Json& variant = out["variants"][v.name] = {{"top1", estimate_json(v.top1)}};
     if (v.n_not_finite == 0) variant["kl"] = estimate_json(v.kl);
     if (v.correct) variant["correct"] = estimate_json(*v.correct);
+    if (v.changes) variant["correct_changes"] = changes_json(*v.changes);
   }
+  for (const FloorEvidence& f : c.floor)
+    if (f.times) out["times_floor"][f.variant] = estimate_json(*f.times);
   for (const PairEvidence& p : c.pairs) {
     if (c.of(p.variant).n_not_finite > 0 || c.of(p.against).n_not_finite > 0) continue;
-    out["pairs"].push_back({{"variant", p.variant},
-                            {"against", p.against},
-                            {"kl", estimate_json(p.kl)},
-                            {"n_worse", p.n_worse},
-                            {"n_better", p.n_better}});
+    out["pairs"].push_back(pair_json(p));
   }
   return out;
 }
@@ -180,6 +189,11 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
   if (record.state_chunk != 1) out["state_chunk"] = record.state_chunk;
   out["files"] = Json::array();
   for (const EvaluatedFile& f : record.files) out["files"].push_back({{"name", f.name}, {"sha256", f.sha256}});
+  if (const auto& l = evaluation.looks)
+    out["until_decided"] = {{"max_kl", number(l->max_kl)},
+                            {"n_looks", l->n_made},
+                            {"n_planned", l->n_planned},
+                            {"n_prompts_given", l->n_prompts}};
   out["reference_twice"] = {{"n_tokens", evaluation.n_tokens_twice}, {"kl", 0}};  // evaluate() ends otherwise
   out["variants"] = Json::array();
   for (const VariantFigures& v : figures.variants) out["variants"].push_back(variant_json(evaluation, v));

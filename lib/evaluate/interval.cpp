@@ -14,9 +14,10 @@ constexpr double kNormal = 1.959963984540054;  // 97.5 % of the standard normal 
 
 size_t index_below(size_t n, uint64_t bits) { return static_cast<size_t>(((bits >> 32) * n) >> 32); }
 
-/// Student's t below which 97.5 % lie, by its expansion in 1 / degrees of freedom: within 0.1 % from 5 on.
-double student(double freedom) {
-  const double z = kNormal, z2 = z * z, v = freedom;
+/// Student's t below which as much lies as below `z` of the normal distribution, by its expansion in 1 / degrees of
+/// freedom: for 97.5 % within 0.1 % from 5 on.
+double student(double freedom, double z) {
+  const double z2 = z * z, v = freedom;
   return z + z * ((z2 + 1) / (4 * v) + ((5 * z2 + 16) * z2 + 3) / (96 * v * v) +
                   (((3 * z2 + 19) * z2 + 17) * z2 - 15) / (384 * v * v * v) +
                   ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / (92160 * v * v * v * v));
@@ -24,9 +25,10 @@ double student(double freedom) {
 
 /// The share of draws below the interval. A bootstrap's variance lacks the factor n / (n - 1), its percentiles t's
 /// tail.
-double tail_of(size_t n_groups) {
+double tail_of(size_t n_groups, int64_t n_looks) {
+  const double z = n_looks > 1 ? -normal_quantile(0.025 / static_cast<double>(3 * n_looks)) : kNormal;
   const auto n = static_cast<double>(n_groups);
-  return 0.5 * portable_erfc(std::sqrt(n / (n - 1)) * student(n - 1) / std::numbers::sqrt2);
+  return 0.5 * portable_erfc(std::sqrt(n / (n - 1)) * student(n - 1, z) / std::numbers::sqrt2);
 }
 
 double value_of(const GroupSums& sums) {
@@ -38,7 +40,7 @@ double value_of(const GroupSums& sums) {
   return all.n > 0 ? all.sum / all.n : 0;
 }
 
-Interval bootstrap(const GroupSums& sums) {
+Interval bootstrap(const GroupSums& sums, int64_t n_looks) {
   const size_t n = sums.groups.size();
   std::vector<double> draws;
   uint64_t state = 0;
@@ -52,7 +54,7 @@ Interval bootstrap(const GroupSums& sums) {
     draws.push_back(drawn.sum / drawn.n);
   }
   std::ranges::sort(draws);
-  const auto below = static_cast<size_t>(tail_of(n) * static_cast<double>(kDraws));
+  const auto below = static_cast<size_t>(tail_of(n, n_looks) * static_cast<double>(kDraws));
   return {draws[below], draws[kDraws - 1 - below]};
 }
 
@@ -64,20 +66,30 @@ Interval wilson(double share, double n) {
   return {std::max(middle - half, 0.0), std::min(middle + half, 1.0)};
 }
 
-Estimate ratio_of(const GroupSums& given) {
+Estimate ratio_of(const GroupSums& given, int64_t n_looks) {
   GroupSums sums = given;
   std::erase_if(sums.groups, [](const GroupSum& g) { return g.n == 0; });
   Estimate estimate{value_of(sums), {}};
-  if (sums.groups.size() >= static_cast<size_t>(kFewestGroups)) estimate.interval = bootstrap(sums);
+  if (sums.groups.size() >= static_cast<size_t>(kFewestGroups)) estimate.interval = bootstrap(sums, n_looks);
   return estimate;
 }
 
-Estimate share_of(const GroupSums& sums, double n_trials) {
-  Estimate estimate = ratio_of(sums);
+Estimate share_of(const GroupSums& sums, double n_trials, int64_t n_looks) {
+  Estimate estimate = ratio_of(sums, n_looks);
   if (!estimate.interval) return estimate;
   const Interval least = wilson(estimate.value, n_trials);
   estimate.interval = {std::min(estimate.interval->low, least.low), std::max(estimate.interval->high, least.high)};
   return estimate;
+}
+
+Changes mcnemar(int64_t n_lost, int64_t n_gained) {
+  const int64_t n = n_lost + n_gained;
+  double log_ways = 0, sum = 0;  // of choosing so many of n
+  for (int64_t k = 0; k <= std::min(n_lost, n_gained); ++k) {
+    if (k > 0) log_ways += portable_log(static_cast<double>(n - k + 1)) - portable_log(static_cast<double>(k));
+    sum += portable_exp(log_ways - static_cast<double>(n) * std::numbers::ln2);
+  }
+  return {n_lost, n_gained, std::min(1.0, 2 * sum)};
 }
 
 }  // namespace kvcal

@@ -132,6 +132,13 @@ Variant stored_states(const ModelSpec& spec, std::string_view dtype, int64_t chu
   return variant;
 }
 
+Variant floor_of(const ModelSpec& spec) {
+  if (spec.caches.empty()) fail("the model has no KV cache, so no attention that could be computed in another order");
+  Variant variant{kFloor, "none", {}};
+  variant.caches.resize(spec.caches.size());
+  return variant;
+}
+
 Variant stored_index_keys(const ModelSpec& spec) {
   if (!spec.index_keys_in_fp8) fail("the model has no indexer whose keys servers store in FP8");
   Variant variant{kIndexKeys, "fp8_e4m3", {}};

@@ -43,6 +43,10 @@ Variant one_cache(const Variant& variant, const KvLayout& layout);
 /// prompt: "state_bf16", "state_fp8_e4m3_per_row". Error where the model has no such state.
 Variant stored_states(const ModelSpec& spec, std::string_view dtype, int64_t chunk = 1);
 
+/// The caches as they are, computed in another order: how far rounding moves predictions that nothing was done to.
+/// Error where there is none.
+Variant floor_of(const ModelSpec& spec);
+
 /// The caches as they are, and the keys of an indexer in E4M3, as servers store them. Error where the model has none,
 /// or servers store them otherwise.
 constexpr const char* kIndexKeys = "index_keys";

@@ -23,6 +23,8 @@ struct CacheSites {
   bool any() const { return key || value || query; }
 };
 
+constexpr const char* kFloor = "floor";
+
 /// A way to store all caches of a model.
 struct Variant {
   std::string name;                // "scale_1.0", "file", "swapped", ...; unique in a run
@@ -31,6 +33,9 @@ struct Variant {
   int layer = -1;                  // the only one whose cache it rounds; -1: it was made for all
   StateFormat state{};             // how recurrent states are stored
   bool index_keys = false;         // whether an indexer's keys are rounded, as servers store them
+
+  /// Whether it rounds nothing and computes otherwise: "floor" (variant_tap.h).
+  bool is_floor() const { return name == kFloor; }
 
   /// The first cache that it rounds: before its layer the variant is the reference. -1: none.
   int first_cache() const;

@@ -4,7 +4,7 @@
 
 #include "evaluate/comparison.h"
 #include "evaluate/resume.h"
-#include "evaluate/rounding_tap.h"
+#include "evaluate/variant_tap.h"
 
 namespace kvcal {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 int first_rounded(const ModelSpec& spec, const Variant& variant) {
   if (variant.state.rounds())
     return static_cast<int>(std::ranges::find_if(spec.layers, &LayerSpec::has_long_state) - spec.layers.begin());
-  const int cache = variant.first_cache();
+  const int cache = variant.is_floor() ? 0 : variant.first_cache();
   return cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
 }
 
@@ -43,10 +43,9 @@ class SideBySide {
                {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
                {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
     const size_t reference = groups_.size() - 1;
-    taps_.reserve(variants.size());
     for (size_t i = 0; i < variants.size(); ++i) {
-      taps_.emplace_back(variants[i], op, keep_recent);
-      groups_.push_back({&sequences.measured, &taps_.back(), Until::Logits, &comparison_.of_variant(i),
+      taps_.push_back(tap_of(variants[i], spec, op, keep_recent));
+      groups_.push_back({&sequences.measured, taps_.back().get(), Until::Logits, &comparison_.of_variant(i),
                          branch_layer(spec, variants[i]), reference, variants[i].state});
     }
   }
@@ -59,7 +58,7 @@ class SideBySide {
   NoTap away_;
   ReferenceRows rows_;
   Comparison self_, comparison_;
-  std::vector<RoundingTap> taps_;
+  std::vector<std::unique_ptr<KvTap>> taps_;
   std::vector<SequenceGroup> groups_;
 };
 
@@ -82,14 +81,14 @@ int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
   return work;
 }
 
-/// Where variants round absorbed queries, every head has the whole row for its key.
+/// Where variants read absorbed queries, every head has the whole row for its key.
 ModelSpec with_absorbed_queries(ModelSpec spec, const std::vector<Variant>& variants) {
   for (LayerSpec& layer : spec.layers) {
     if (layer.cache < 0) continue;
     const auto cache = static_cast<size_t>(layer.cache);
     const KvLayout& layout = spec.caches[cache];
-    const auto rounds_query = [&](const Variant& v) { return v.caches[cache].query.has_value(); };
-    if (!layout.is_mla() || std::ranges::none_of(variants, rounds_query)) continue;
+    const auto absorbs = [&](const Variant& v) { return v.is_floor() || v.caches[cache].query.has_value(); };
+    if (!layout.is_mla() || std::ranges::none_of(variants, absorbs)) continue;
     layer.activations += layout.n_heads * layout.head_dim_k;
     layer.kept_row += layout.n_heads * layout.head_dim_k;
   }

@@ -89,6 +89,7 @@ VariantSet usual(const ModelSpec& spec, const Artifact& artifact) {
   set.compared.push_back(in_format(spec, stored_format("fp8_per_token_head"), nullptr));
   set.compared.push_back(undivided(set.compared[1]));
   for (const char* dtype : {"bf16", "f16"}) set.compared.push_back(stored_states(spec, dtype));
+  set.compared.push_back(floor_of(spec));
   set.whole = 1;
   for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[1], layout));
   return set;
@@ -116,6 +117,24 @@ TEST(Evaluate, TellsTheStressedModelFromItsNaturalTwin) {
   // They compute the same function.
   EXPECT_EQ(bad[2], good[2]);
   EXPECT_EQ(bad[4], good[4]);
+}
+
+/// By position, the floor of a run that compares nothing else.
+std::vector<PredictionFigures> floor_by_position(const Evaluated& how) {
+  const Evaluation e = run(how, [](const ModelSpec& spec) { return VariantSet{{floor_of(spec)}, {}, {}}; });
+  return figures_of(e).variants[1].by_position;
+}
+
+TEST(Evaluate, TheFloorMovesPredictionsByTheRoundingOfActivationsAlone) {
+  const std::vector<PredictionFigures> twins[] = {floor_by_position({.model = "datasets/demo/natural"}),
+                                                  floor_by_position({})};
+  ASSERT_GE(twins[0].size(), 6U);
+  EXPECT_EQ(twins[0], twins[1]) << "they compute the same function with the same roundings";
+  EXPECT_EQ(twins[0][0].kl.mean, 0) << "attention to one key adds up nothing";
+  for (size_t i = 4; i < twins[0].size(); ++i) {
+    EXPECT_GT(twins[0][i].kl.mean, 0) << "part " << i;
+    EXPECT_LT(twins[0][i].kl.mean, 2e-4) << "part " << i;
+  }
 }
 
 TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {

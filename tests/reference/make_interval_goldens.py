@@ -2,12 +2,14 @@
 
     python make_interval_goldens.py [--check]   compares with the committed file: intervals come from draws
     python make_interval_goldens.py --coverage  how often the interval holds the truth, where that is known
+    python make_interval_goldens.py --looks     how often --until-decided errs, and what a number of further prompts is worth
 
 Tokens are counted here over sets of beginnings, intervals by multinomial draws of numpy's own generator, 400,000 of them,
 and Student's t by integrating its density; lib/evaluate sorts prompts, draws by counters and expands t.
 """
 
 import argparse
+import functools
 import json
 import math
 from pathlib import Path
@@ -18,19 +20,21 @@ OUT = Path(__file__).resolve().parents[1] / "unit" / "data" / "intervals.json"
 FEWEST = 6
 TOP_CHANGES = 35  # thousandths of a nat, above which the likeliest token is another
 DRAWS = 400_000
+LOOKS = 4  # of which one golden is
 
 
-def student(freedom):
-    """t below which 97.5 % lie."""
+def student(freedom, share=0.975):
+    """t below which this share lies."""
     x = np.linspace(0, 20, 2_000_001)
     log_density = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(freedom * math.pi)
     density = np.exp(log_density - (freedom + 1) / 2 * np.log1p(x * x / freedom))
     below = 0.5 + np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)]) * (x[1] - x[0])
-    return x[np.searchsorted(below, 0.975)]
+    return x[np.searchsorted(below, share)]
 
 
-def tail(n):
-    return 0.5 * math.erfc(math.sqrt(n / (n - 1)) * student(n - 1) / math.sqrt(2))
+@functools.cache
+def tail(n, looks=1):
+    return 0.5 * math.erfc(math.sqrt(n / (n - 1)) * student(n - 1, 1 - (0.025 if looks == 1 else 0.025 / (3 * looks))) / math.sqrt(2))
 
 
 def interval(sums, counts, fixed, rng, draws=DRAWS, below=None):
@@ -81,21 +85,22 @@ def groups_of(prompts):
     return group_of, n_groups
 
 
-def conclude(prompts, values, rng, share=False):
-    """values: of each beginning."""
+def conclude(prompts, values, rng, share=False, weights=None, looks=1):
+    """values: of each beginning; weights: what their sum is divided by, else 1 each."""
+    weight = (lambda beginning: 1) if weights is None else weights.__getitem__
     group_of, n_groups = groups_of(prompts)
     sums, counts, fixed = np.zeros(n_groups), np.zeros(n_groups), np.zeros(2)
     for beginning, group in group_of.items():
         if group < 0:
-            fixed += [values[beginning], 1]
+            fixed += [values[beginning], weight(beginning)]
         else:
             sums[group] += values[beginning]
-            counts[group] += 1
-    value = (sums.sum() + fixed[0]) / len(group_of)
+            counts[group] += weight(beginning)
+    value = (sums.sum() + fixed[0]) / (counts.sum() + fixed[1])
     found = {"value": round(float(value), 9)}
     sums, counts = sums[counts > 0], counts[counts > 0]
     if len(sums) >= FEWEST:
-        ends = interval(sums, counts, fixed, rng)
+        ends = interval(sums, counts, fixed, rng, below=tail(len(sums), looks))
         if share:
             least = wilson(value, len(group_of))
             ends = np.array([min(ends[0], least[0]), max(ends[1], least[1])])
@@ -129,7 +134,7 @@ def sets_of_prompts(rng):
 
 
 def golden():
-    rng = np.random.default_rng(47)
+    rng, rng_of_times = np.random.default_rng(47), np.random.default_rng(51)
     cases = []
     for name, prompts in sets_of_prompts(rng).items():
         group_of, n_groups = groups_of(prompts)
@@ -140,9 +145,11 @@ def golden():
         kl, _ = conclude(prompts, {b: x / 1000 for b, x in file.items()}, rng)
         top1, _ = conclude(prompts, {b: int(x <= TOP_CHANGES) for b, x in file.items()}, rng, share=True)
         pair, sums = conclude(prompts, {b: (file[b] - one[b]) / 1000 for b in one}, rng)
+        times, _ = conclude(prompts, file, rng_of_times, weights=one)
+        looked, _ = conclude(prompts, {b: x / 1000 for b, x in file.items()}, rng_of_times, looks=LOOKS)
         cases.append({"name": name, "prompts": prompts, "one": of_prompts(one), "file": of_prompts(file),
                       "n_groups": n_groups, "n_counted": len(group_of),
-                      "kl": kl, "top1": top1, "pair": pair,
+                      "kl": kl, "top1": top1, "pair": pair, "times": times, "looked": looked,
                       "n_worse": int((sums > 1e-9).sum()), "n_better": int((sums < -1e-9).sum())})
     return cases
 
@@ -189,13 +196,65 @@ def coverage(runs=2000, draws=2000):
         print(f"{name}: " + ", ".join(line), flush=True)
 
 
+def looks_at(n):
+    sizes = [48 * 2 ** i for i in range(20) if 72 * 2 ** i < n]
+    return [*sizes, n]
+
+
+def looks(runs=1000, draws=2000):
+    """The limit is the truth itself, so that every decision is an error; 5 % of the runs may end with one."""
+    rng = np.random.default_rng(6)
+    for sigma, name in ((0.35, "2"), (0.7, "4"), (1.05, "8")):
+        truth = math.exp(sigma ** 2 / 2)
+        for n in (96, 192, 384):
+            wrong, at = {"passed": 0, "broken": 0}, looks_at(n)
+            for _ in range(runs):
+                counts = rng.integers(20, 201, n).astype(float)
+                sums = rng.lognormal(0, sigma, n) * counts
+                for m in at:
+                    low, high = interval(sums[:m], counts[:m], (0, 0), rng, draws, tail(m, len(at)))
+                    if not low <= truth <= high:
+                        wrong["passed" if high < truth else "broken"] += 1
+                        break
+            print(f"most prompts within {name} times, looks at {at}: {100 * sum(wrong.values()) / runs:.1f} % decided wrongly, "
+                  f"{100 * wrong['passed'] / runs:.1f} % passed", flush=True)
+    enough(rng, runs, draws)
+
+
+def enough(rng, runs, draws):
+    """Of 24 prompts whose interval holds the limit, the truth .85 of it: how often as many more as are said to decide do."""
+    for sigma in (0.35, 0.7):
+        said, decided, right = [], 0, 0
+        for _ in range(runs):
+            counts = rng.integers(20, 201, 20_000).astype(float)
+            sums = rng.lognormal(0, sigma, len(counts)) * counts
+            limit, n = math.exp(sigma ** 2 / 2) / 0.85, 24
+            value = sums[:n].sum() / counts[:n].sum()
+            low, high = interval(sums[:n], counts[:n], (0, 0), rng, draws)
+            if not low <= limit <= high:
+                continue
+            ratio = (value - low if limit < value else high - value) / abs(limit - value)
+            more = max(1, math.ceil(n * ratio ** 2 - n))
+            said.append(more)
+            if n + more > len(counts):
+                continue
+            low, high = interval(sums[:n + more], counts[:n + more], (0, 0), rng, min(draws, 500))
+            decided += not low <= limit <= high
+            right += high < limit
+        print(f"24 prompts within {2 if sigma < .5 else 4} times left {len(said)} of {runs} undecided: {np.median(said):.0f} more are "
+              f"said to decide (median); with them {100 * decided / len(said):.0f} % are decided, {100 * right / len(said):.0f} % rightly")
+
+
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--check", action="store_true")
     arguments.add_argument("--coverage", action="store_true")
+    arguments.add_argument("--looks", action="store_true")
     given = arguments.parse_args()
     if given.coverage:
         coverage()
+    elif given.looks:
+        looks()
     elif given.check:
         check()
     else:

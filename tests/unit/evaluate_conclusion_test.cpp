@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "base/token_kind.h"
 #include "evaluate/conclusion.h"
+#include "evaluate/looks.h"
 
 namespace kvcal {
 namespace {
@@ -48,6 +49,7 @@ struct Given {
     e.compared.push_back(variant("scale_1.0", one, most));
     e.compared.push_back(variant("file", file, most));
     e.compared.push_back(variant("swapped", file, most));
+    e.compared.push_back(variant(kFloor, one, most));
     return e;
   }
 };
@@ -59,11 +61,11 @@ const Json& named(const std::string& name) {
 }
 
 /// `of` is in thousandths. Two sets of 10,000 and 400,000 draws have ends within a few hundredths of the width.
-void expect_estimate(const Estimate& estimate, const Json& of, double unit) {
+void expect_estimate(const Estimate& estimate, const Json& of, double unit, double within = 0.04) {
   EXPECT_NEAR(estimate.value, of["value"].get<double>() * unit, 1e-9 * unit);
   ASSERT_EQ(estimate.interval.has_value(), of.contains("interval"));
   if (!estimate.interval) return;
-  const double low = of["interval"][0], high = of["interval"][1], tolerance = 0.04 * (high - low) * unit;
+  const double low = of["interval"][0], high = of["interval"][1], tolerance = within * (high - low) * unit;
   EXPECT_NEAR(estimate.interval->low, low * unit, tolerance);
   EXPECT_NEAR(estimate.interval->high, high * unit, tolerance);
 }
@@ -80,6 +82,13 @@ TEST(Conclusion, IsWhatTheReferenceConcludes) {
     expect_estimate(c.pairs[0].kl, of["pair"], 1000);
     EXPECT_EQ(c.pairs[0].n_worse, of["n_worse"].get<int64_t>());
     EXPECT_EQ(c.pairs[0].n_better, of["n_better"].get<int64_t>());
+    Evaluation looked = given(of).evaluation();
+    looked.looks = {1, 1, 4, 100};  // LOOKS of the script
+    if (c.groups.n_groups > 8)
+      expect_estimate(conclude(looked).of("file").kl, of["looked"], 1000, 0.1);  // few draws are so far out
+    const auto file = std::ranges::find(c.floor, "file", &FloorEvidence::variant);
+    ASSERT_TRUE(file != c.floor.end() && file->times);
+    expect_estimate(*file->times, of["times"], 1);
   }
 }
 
@@ -115,6 +124,19 @@ TEST(Conclusion, AllTokensOfFewPromptsThatAgreeShowNoShareOfOne) {
   EXPECT_NEAR(top1.interval->low, 7 / (7 + 3.8415), 1e-4);
 }
 
+TEST(Conclusion, AFloorOfZeroIsNoMeasure) {
+  Evaluation e = given(named("independent")).evaluation();
+  const double before = conclude(e).floor[0].times->value;
+  for (ComparedToken& t : e.compared[3].tokens)
+    if (t.prompt == 0) t.difference.kl = 0;
+  EXPECT_GT(conclude(e).floor[0].times->value, before) << "a prompt whose floor is 0 counts";
+  for (ComparedToken& t : e.compared[3].tokens) t.difference.kl = 0;
+  EXPECT_FALSE(conclude(e).floor[0].times);
+  EXPECT_GT(conclude(e).floor[0].difference.interval->low, 0);
+  e.compared[3].tokens[0].difference.finite = false;
+  EXPECT_TRUE(conclude(e).floor.empty());
+}
+
 TEST(Conclusion, TokensWithoutFiniteLogitsDisagreeAndHaveNoKl) {
   Evaluation e = given(named("independent")).evaluation();
   for (size_t i = 0; i < 2; ++i) {  // all of the first prompt
@@ -141,12 +163,51 @@ TEST(Conclusion, OfPicturesIsNotThatPromptsRepeatEachOther) {
   EXPECT_EQ(groups.n_groups, 8);
 }
 
+TEST(Conclusion, OfTopTokensIsWhichAreLostAndGained) {
+  Evaluation e = given(named("independent")).evaluation();
+  size_t n = 0;
+  for (size_t i = 0; i < e.compared[0].tokens.size(); ++i, ++n) {
+    e.compared[0].tokens[i].difference.same_top = i % 4 != 0;
+    e.compared[1].tokens[i].difference.same_top = i % 4 != 1 && i % 4 != 2;
+  }
+  const PairEvidence pair = conclude(e).pairs[0];
+  EXPECT_EQ(pair.n_gained, static_cast<int64_t>((n + 3) / 4));
+  EXPECT_EQ(pair.n_lost, static_cast<int64_t>((n + 2) / 4 + (n + 1) / 4));
+  EXPECT_NEAR(pair.top1.value, static_cast<double>(pair.n_gained - pair.n_lost) / static_cast<double>(n), 1e-12);
+}
+
+TEST(Conclusion, McNemarsTestIsExact) {
+  EXPECT_EQ(mcnemar(0, 0).p, 1);
+  EXPECT_EQ(mcnemar(3, 3).p, 1);
+  EXPECT_NEAR(mcnemar(1, 9).p, 22 / 1024.0, 1e-12);    // 2 (1 + 10) / 2^10
+  EXPECT_NEAR(mcnemar(12, 5).p, 0.143463, 1e-6);       // 18804 / 2^17 in exact fractions
+  EXPECT_NEAR(mcnemar(2000, 2100).p, 0.122065, 1e-6);  // likewise
+}
+
+TEST(Looks, DoubleAndEndWithAllPrompts) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(looks_at(3), Sizes{3});
+  EXPECT_EQ(looks_at(72), Sizes{72});
+  EXPECT_EQ(looks_at(73), (Sizes{48, 73}));
+  EXPECT_EQ(looks_at(400), (Sizes{48, 96, 192, 400}));
+  std::vector<size_t> order = drawn_order(400);
+  EXPECT_EQ(order, drawn_order(400));
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+  std::ranges::sort(order);
+  for (size_t i = 0; i < 400; ++i) EXPECT_EQ(order[i], i);
+}
+
 TEST(Conclusion, CountsRightAnswersByGroup) {
   Evaluation e = given(named("every prompt twice")).evaluation();
-  e.answers.assign(4, Answers(14));
-  for (size_t i = 0; i < 14; ++i) e.answers[2][i].correct = i % 7 != 0;
+  e.answers.assign(5, Answers(14));
+  EXPECT_FALSE(conclude(e).of("file").correct) << "no prompt says what to expect";
+  for (size_t i = 0; i < 14; ++i)
+    for (size_t v = 0; v < 5; ++v) e.answers[v][i].correct = v == 1 ? i % 7 == 1 : v != 2 || i % 7 != 0;
   const Conclusion c = conclude(e);
-  EXPECT_FALSE(c.of("scale_1.0").correct) << "none of its prompts says what to expect";
+  EXPECT_EQ(c.of("file").changes->n_lost, 1);
+  EXPECT_EQ(c.pairs[0].changes->n_gained, 5) << "as many groups as are right now and were wrong at 1.0";
+  EXPECT_EQ(c.pairs[0].changes->n_lost, 0);
+  EXPECT_NEAR(c.pairs[0].changes->p, 2 / 32.0, 1e-12);
   ASSERT_TRUE(c.of("file").correct->interval);
   EXPECT_NEAR(c.of("file").correct->value, 6.0 / 7, 1e-12);
   EXPECT_LT(c.of("file").correct->interval->low, 0.6) << "seven prompts, not fourteen";

@@ -1,0 +1,8 @@
+set -- "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 40
+kvcal evaluate "$@" --floor -o floored.json && kvcal validate floored.json
+kvcal evaluate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/questions.jsonl" "$SOURCE/datasets/demo/prompts.jsonl" --until-decided 0.001 -q -o decided.json && kvcal validate decided.json
+grep until_decided decided.json
+kvcal evaluate "$@" --until-decided 0.1 --per-layer || echo exit $?
+kvcal evaluate "$@" --until-decided 0.1 --max-kl 0.2 || echo exit $?
+echo '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}' >ids.jsonl
+kvcal evaluate "$SOURCE/tests/arch/golden/deepseek_v3" --prompts ids.jsonl --floor -q -o absorbed.json && ! grep -A 12 '"floor"' absorbed.json | grep -q '"mean": 0,' && echo absorbed queries differ
