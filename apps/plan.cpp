@@ -14,6 +14,7 @@
 #include "export/layer_scales.h"
 #include "hub_cache.h"
 #include "planned_model.h"
+#include "planned_state.h"
 #include "progress.h"
 #include "servers/gpu.h"
 #include "servers/kv_declaration.h"
@@ -29,11 +30,13 @@ struct PlanFlags {
   std::optional<int64_t> gpus, tp;
   std::optional<double> utilization;
   Load load;
+  StateFlags state;
   bool mtp = false, json = false;
 };
 
 struct Planned {
   PlannedModel model;
+  PlannedState state;
   Capacity capacity;
   Load load;
   Recommendation recommendation;
@@ -141,12 +144,14 @@ Planned resolve(const PlanFlags& flags) {
   PlannedModel model = planned_model(file.config, flags.mtp);
   if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model.spec);
   if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model.spec);
+  const PlannedState state = planned_state(flags.state, file.config, model.spec);
+  deployment.state = state.storage;
   const WeightBytes weights = weights_of(flags, file, model.spec);
   Capacity capacity = capacity_of(model.spec, deployment, weights);
   Recommendation recommendation = recommend(model.spec, capacity, flags.load);
   if (std::string odd = unserved_cache(read_kv_declaration(file.config, file.folder)); !odd.empty())
     recommendation.remarks.push_back(std::move(odd));
-  return {std::move(model), std::move(capacity), flags.load, std::move(recommendation)};
+  return {std::move(model), state, std::move(capacity), flags.load, std::move(recommendation)};
 }
 
 std::vector<int64_t> contexts_of(const Planned& p) {
@@ -189,9 +194,8 @@ void print_costs(const Planned& p) {
   }
   if (p.capacity.recipe)
     costs += line_of(separator, grouped(p.capacity.recipe->cost().bytes_per_token()), " bytes with the recipe");
-  const int64_t state = p.capacity.at(KvFormat::BF16).cost().state_bytes;
   write_line(costs, ", on each GPU of a group");
-  if (state > 0) write_line("a sequence:  ", gib_text(state), " of recurrent state beside that");
+  print_state(p.state, p.spec(), p.capacity);
 }
 
 std::string gained(int64_t tokens, int64_t against) {
@@ -261,6 +265,7 @@ void print_text(const Planned& p) {
   if (p.recommendation.advice != Advice::WeightsDoNotFit) {
     print_sequences(p);
     print_contexts(p);
+    print_state_types(p.spec(), p.capacity, context_of(p.spec(), p.load));
   }
   write_line();
   write_line(name_of(p.recommendation.advice), ": ", p.recommendation.text, ".");
@@ -321,7 +326,8 @@ Json to_json(const Planned& p) {
               {"kv_bytes_per_token", per_format(p, [](const Fit& f) { return f.cost().bytes_per_token(); })},
               {"kv_bytes_per_token_beyond_windows",
                per_format(p, [](const Fit& f) { return f.cost().bytes_per_late_token(); })},
-              {"state_bytes_per_sequence", c.at(KvFormat::BF16).cost().state_bytes}};
+              {"state_bytes_per_sequence", c.at(KvFormat::BF16).cost().state_bytes},
+              {"state", state_json(p.state, p.spec(), c, context_of(p.spec(), p.load))}};
   if (c.recipe) out["tokens_per_gpu"] = per_format(p, [&](const Fit& f) { return tokens_in(c.budget, f.cost()); });
   out.update(tables_json(p));
   out["advice"] = {{"name", name_of(p.recommendation.advice)},
@@ -367,6 +373,13 @@ void add_plan(CLI::App& app, Job& chosen) {
       ->type_name("FILE");
   verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
       ->type_name("EVALUATION");
+  verb->add_option("--server", flags->state.server,
+                   "Server that keeps the recurrent state, with version: vllm@0.33.0 (default), sglang@0.5.23")
+      ->type_name("SERVER");
+  verb->add_option("--state-dtype", flags->state.dtype,
+                   "Type of recurrent state: f32, bf16, f16, fp8, int8 (default: as the server does by itself)");
+  verb->add_option("--state-slots", flags->state.slots,
+                   "States that a sequence holds (default: as the server does with prefix caching)");
   verb->add_flag("--mtp", flags->mtp, "Count the cache of the MTP layer too, for a server that drafts tokens with it");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(

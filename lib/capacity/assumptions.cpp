@@ -78,10 +78,12 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
                    ""});
   if (c.at(KvFormat::BF16).cost().state_bytes > 0)
     out.push_back({"state",
-                   "one recurrent state for each sequence, in F32 with convolution windows in BF16, whatever the "
-                   "format of the KV "
-                   "cache; servers that keep it in BF16 need about half of that",
-                   ""});
+                   std::to_string(c.deployment.state.slots) + " states for each sequence, in " +
+                       title_of(c.deployment.state.format) +
+                       " with windows of convolutions in 16 bits, whatever the format of the KV cache; in FP8 and "
+                       "INT8, which no release of vLLM or SGLang has, a byte and for each row of a head a scale of 32 "
+                       "bits",
+                   "--server, --state-dtype, --state-slots"});
   if (c.has(KvFormat::NVFP4))
     out.push_back({"nvfp4",
                    "4 bits and a scale of 8 bits for every 16 elements of a head; few servers and, of GPUs, only "

@@ -122,14 +122,15 @@ int64_t SequenceCost::bytes(int64_t context) const {
   return bytes;
 }
 
-SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp, std::span<const int> kept_layers) {
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp, std::span<const int> kept_layers,
+                              const StateStorage& state) {
   std::vector<StoredLayer> layers;
   for (const KvLayout& c : spec.caches) {
     const bool kept = std::ranges::find(kept_layers, c.layer) != kept_layers.end();
     const StoredRow row{kept ? KvFormat::BF16 : format, !kept && format == KvFormat::INT4};
     layers.push_back({c.layer, row, row});
   }
-  return cost_of_sequence(spec, layers, tp);
+  return cost_of_sequence(spec, layers, tp, state);
 }
 
 StoredLayer stored_layer(int layer, std::string_view format) {
@@ -141,8 +142,10 @@ StoredLayer stored_layer(int layer, std::string_view format) {
   return {layer, row, row};
 }
 
-SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp) {
+SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp,
+                              const StateStorage& state) {
   SequenceCost cost;
+  cost.state_bytes = times(slot_bytes(spec, state.format, tp), state.slots);
   const auto add = [&](const CacheCost& one) {
     const auto same = std::find_if(cost.caches.begin(), cost.caches.end(), [&](const CacheCost& other) {
       return other.row_bytes == one.row_bytes && other.window == one.window && other.is_mla == one.is_mla &&
@@ -158,10 +161,8 @@ SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer
     if (stored == layers.end()) fail("no format is given for layer " + std::to_string(c.layer));
     add({1, row_bytes(c, *stored, tp), c.window, c.is_mla()});
   }
-  for (const LayerSpec& layer : spec.layers) {
+  for (const LayerSpec& layer : spec.layers)
     if (layer.index_row_bytes > 0) add({1, layer.index_row_bytes, 0, false, true});
-    cost.state_bytes += (layer.state_bytes + tp - 1) / tp;
-  }
   return cost;
 }
 

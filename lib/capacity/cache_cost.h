@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capacity/state_cost.h"
 #include "model/model_spec.h"
 
 namespace kvcal {
@@ -36,7 +37,7 @@ struct CacheCost {
 
 struct SequenceCost {
   std::vector<CacheCost> caches;  // in the order of the layers
-  int64_t state_bytes = 0;        // recurrent state of all layers, whatever the length
+  int64_t state_bytes = 0;        // recurrent state of all layers in all slots, whatever the length
 
   /// One more token, as long as no window is full; and behind all windows.
   int64_t bytes_per_token() const;
@@ -47,11 +48,11 @@ struct SequenceCost {
 };
 
 /// On each of `tp` GPUs: key-value heads are divided among them; where there are fewer heads than GPUs each has one, a
-/// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state, F32 with convolution
-/// windows in BF16, is divided. Layers that read another's cache add nothing. The caches of `kept_layers` stay in BF16
-/// whatever the format; the keys of an indexer have a form of their own, and every GPU has them whole.
-SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
-                              std::span<const int> kept_layers = {});
+/// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state is divided. Layers that
+/// read another's cache add nothing. The caches of `kept_layers` stay in BF16 whatever the format; the keys of an
+/// indexer have a form of their own, and every GPU has them whole.
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp, std::span<const int> kept_layers = {},
+                              const StateStorage& state = {});
 
 /// How the rows of keys or values are stored.
 struct StoredRow {
@@ -70,7 +71,8 @@ struct StoredLayer {
 StoredLayer stored_layer(int layer, std::string_view format);
 
 /// The same where each layer has a format of its own. All layers that own a cache are among `layers`.
-SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp);
+SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp,
+                              const StateStorage& state = {});
 
 /// Throws Error where servers cannot divide the heads: `tp` must divide the query heads of every layer, and either
 /// divide its key-value heads or be a multiple of them. The message lists the sizes that can be had.

@@ -63,10 +63,11 @@ Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const 
   Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
   for (const KvFormat format : planned_formats(spec))
     if (format == KvFormat::FP8 || takes_format(deployment, format))
-      c.fits.emplace_back(
-          format, Fit(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers)));
+      c.fits.emplace_back(format,
+                          Fit(deployment, c.budget,
+                              cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers, deployment.state)));
   if (!deployment.recipe.empty())
-    c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp));
+    c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp, deployment.state));
   return c;
 }
 

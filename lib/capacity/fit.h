@@ -27,6 +27,7 @@ struct Deployment {
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
   std::vector<int> kept_layers;            // that keep their cache in BF16 whatever the format
   std::vector<StoredLayer> recipe;         // a format for each layer; empty: none
+  StateStorage state = {};
   int64_t replicas() const { return gpus / tp; }
 };
 

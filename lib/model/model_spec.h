@@ -66,10 +66,15 @@ struct LayerSpec {
   int64_t index_row_bytes = 0;  // of a token in the cache of an indexer's keys that servers keep beside the layer's own
   int64_t kept_row = 0;         // elements that attention keeps of a token, where that is not the row of its cache
   int64_t state_bytes = 0;      // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+  int64_t conv_bytes = 0;       // of that the window
+  int64_t state_row = 0;        // elements of the state that belong to one row of a head: those that an input meets
   AttentionTensors attention{};  // of a layer that owns or shares a cache
 
   /// A state that runs through all tokens, not just the window of a convolution.
   bool has_long_state() const { return state_bytes > 0 && kind != LayerKind::ShortConv; }
+
+  /// What the state is of: attention has none of its own, a layer with both has Mamba-2 beside it.
+  LayerKind state_kind() const { return kind == LayerKind::Attention ? LayerKind::Mamba2 : kind; }
 };
 
 struct ModelSpec {

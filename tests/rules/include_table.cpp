@@ -44,7 +44,7 @@ std::span<const IncludeRule> include_table() {
       {"servers",
        "what servers do with a checkpoint",
        {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
-      {"deployment", "what a server makes of a command and a checkpoint", {"base", "servers"}},
+      {"deployment", "what a server makes of a command and a checkpoint", {"base", "servers", "model/model_spec.h"}},
       {"export",
        "what servers load: one file per target",
        {"base", "tensor", "checkpoint", "artifact", "servers", "model/model_spec.h"}},

@@ -53,6 +53,23 @@ inline Json qwen3_5_35b() {
                                            {"vocab_size", 248320}});
 }
 
+inline Json qwen3_8_27b() {
+  return decoder("Qwen3_5ForCausalLM", {{"hidden_size", 5120},
+                                        {"num_hidden_layers", 64},
+                                        {"full_attention_interval", 4},
+                                        {"num_attention_heads", 24},
+                                        {"num_key_value_heads", 4},
+                                        {"head_dim", 256},
+                                        {"linear_conv_kernel_dim", 4},
+                                        {"linear_key_head_dim", 128},
+                                        {"linear_value_head_dim", 128},
+                                        {"linear_num_key_heads", 16},
+                                        {"linear_num_value_heads", 48},
+                                        {"intermediate_size", 17408},
+                                        {"max_position_embeddings", 262144},
+                                        {"vocab_size", 248320}});
+}
+
 inline Json deepseek_v3() {
   return decoder("DeepseekV3ForCausalLM", {{"hidden_size", 7168},
                                            {"intermediate_size", 18432},

@@ -115,7 +115,7 @@ class FalconH1 final : public DecoderModel {
       LayerSpec& layer = spec_.layers.back();
       // Beside attention and the scan: two more rows of inputs, three of results, keys and gates multiplied.
       layer.activations += scan.activations + 6 * dims_.hidden + dims_.ffn + 2 * dims_.n_kv_heads * dims_.head_dim;
-      layer.state_bytes = scan.state_bytes;
+      set_state(layer, scan);
     }
   }
 

@@ -87,6 +87,7 @@ MixerSize LightningAttention::size(const DecoderDims& d) {
   MixerSize s;
   s.activations = 10 * n + 6 * d.n_heads;  // projections, activated; the scan with its decays, normed, gated
   s.state_bytes = n * d.head_dim * 4;
+  s.state_row = d.head_dim;
   return s;
 }
 

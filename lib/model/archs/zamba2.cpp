@@ -254,7 +254,7 @@ class Zamba2 final : public Model {
     }
     // Beside attention, feed-forward and scan: the embeddings, both rows joined and normed, what the adapters add.
     layer.activations += scan.activations + 8 * d.hidden + 4 * d.ffn + 2 * (heads + kv) + 5 * c_.rank;
-    layer.state_bytes = scan.state_bytes;
+    set_state(layer, scan);
   }
 
   Zamba2Config c_;

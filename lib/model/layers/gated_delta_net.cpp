@@ -59,7 +59,9 @@ MixerSize GatedDeltaNet::size(const DeltaNetDims& d) {
   MixerSize s;
   // The convolution's input, output and parts, normed keys, the delta rule and its gate.
   s.activations = 3 * d.channels() + 2 * d.keys() + 3 * d.values() + 8 * d.n_value_heads;
-  s.state_bytes = (d.conv_kernel - 1) * d.channels() * 2 + d.n_value_heads * d.key_dim * d.value_dim * 4;
+  s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
+  s.state_bytes = s.conv_bytes + d.n_value_heads * d.key_dim * d.value_dim * 4;
+  s.state_row = d.key_dim;
   return s;
 }
 

@@ -75,7 +75,9 @@ MixerSize KimiDeltaAttention::size(const KimiDeltaDims& d) {
   // Projections, joined in two steps, the convolution's output and its parts; normed keys and queries; the decay and
   // its F32 form; what the delta rule gives, its gate, both together.
   s.activations = (3 + 5 + 6 + 2 + 3 + 3) * d.inner() + 2 * d.head_dim + 3 * d.n_heads;
-  s.state_bytes = (d.conv_kernel - 1) * d.channels() * 2 + d.inner() * d.head_dim * 4;
+  s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
+  s.state_bytes = s.conv_bytes + d.inner() * d.head_dim * 4;
+  s.state_row = d.head_dim;
   return s;
 }
 

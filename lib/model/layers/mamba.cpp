@@ -52,7 +52,9 @@ MixerSize Mamba::size(const MambaDims& d) {
   MixerSize s;
   // Both projections, the convolution's output, Δ, the scan's output, gated; Δ's low rank, B and C with their norms.
   s.activations = 6 * d.inner + 2 * d.rank + 4 * d.n_state;
-  s.state_bytes = (d.conv_kernel - 1) * d.inner * 2 + d.inner * d.n_state * 4;
+  s.conv_bytes = (d.conv_kernel - 1) * d.inner * 2;
+  s.state_bytes = s.conv_bytes + d.inner * d.n_state * 4;
+  s.state_row = d.n_state;
   return s;
 }
 

@@ -100,7 +100,9 @@ MixerSize Mamba2::size(const Mamba2Dims& d) {
   s.activations = projected + 2 * d.channels() + 4 * d.n_heads + 2 * d.inner();
   const bool scaled = std::any_of(d.factors.begin(), d.factors.end(), [](float f) { return f != 1; });
   if (scaled) s.activations += d.inner() + 3 * d.channels() + 2 * d.states() + d.n_heads;
-  s.state_bytes = (d.conv_kernel - 1) * d.channels() * 2 + d.inner() * d.n_state * 4;
+  s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
+  s.state_bytes = s.conv_bytes + d.inner() * d.n_state * 4;
+  s.state_row = d.n_state;
   return s;
 }
 

@@ -10,8 +10,14 @@ void add_recurrent_layer(ModelSpec& spec, LayerKind kind, const MixerSize& mixer
   layer.index = static_cast<int>(spec.layers.size());
   layer.kind = kind;
   layer.activations = mixer.activations + 7 * spec.hidden + 3 * ffn;  // x, sums, norms, the feed-forward's output
-  layer.state_bytes = mixer.state_bytes;
+  set_state(layer, mixer);
   spec.layers.push_back(layer);
+}
+
+void set_state(LayerSpec& layer, const MixerSize& mixer) {
+  layer.state_bytes = mixer.state_bytes;
+  layer.conv_bytes = mixer.conv_bytes;
+  layer.state_row = mixer.state_row;
 }
 
 void check_product(const char* what, std::initializer_list<int64_t> sizes) {

@@ -24,8 +24,11 @@ class Mixer {
 /// What a mixer adds to its LayerSpec.
 struct MixerSize {
   int64_t activations = 0;  // elements per token
-  int64_t state_bytes = 0;
+  int64_t state_bytes = 0, conv_bytes = 0, state_row = 0;
 };
+
+/// Sets what the layer keeps of a sequence.
+void set_state(LayerSpec& layer, const MixerSize& mixer);
 
 /// Appends a layer that owns no cache: a mixer, two norms and a gated feed-forward of width `ffn`.
 void add_recurrent_layer(ModelSpec& spec, LayerKind kind, const MixerSize& mixer, int64_t ffn);

@@ -20,7 +20,7 @@ Tensor ShortConv::forward(Ops& op, const Tensor& h, const Batch& batch, LayerSta
 MixerSize ShortConv::size(const ShortConvDims& d) {
   MixerSize s;
   s.activations = 6 * d.hidden;  // three projections, both products, the convolution
-  s.state_bytes = (d.kernel - 1) * d.hidden * 2;
+  s.conv_bytes = s.state_bytes = (d.kernel - 1) * d.hidden * 2;
   return s;
 }
 
