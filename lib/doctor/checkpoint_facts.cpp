@@ -181,6 +181,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   if (spec) {
     const auto is_recurrent = [](const LayerSpec& l) { return l.state_bytes > 0; };
     facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Trait::Yes : Trait::No;
+    take_layers(*spec, facts.model.state);
     facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Trait::Yes : Trait::No;
   }
   facts.checkpoint_config_sha256 = config_sha256(file.config);

@@ -65,6 +65,7 @@ void take_config(const Json& config, ModelTraits& model) {
       architectures->front().is_string())
     model.architecture = architectures->front().get<std::string>();
   model.hybrid = trait_of(has_recurrent_layer(text) || names_recurrent_layers(text));
+  take_config(config, model.state);
   model.latent = trait_of(integer_or_zero(text, "kv_lora_rank") > 0);
   model.multimodal = trait_of(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
   model.key_bias = trait_of(has_key_bias(text, model.model_type));

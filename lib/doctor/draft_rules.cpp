@@ -64,7 +64,7 @@ Found mtp_stops(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
 }
 
-// Prefix caching of hybrids is off unless asked for.
+// Who did not ask for prefix caching is not warned, although hybrids have it by default since 0.26.0.
 Found reused_state(const Facts& f) {
   const bool cached = f.flag("enable-prefix-caching") != nullptr;
   return cached && drafts(f) ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"}) : Found{};

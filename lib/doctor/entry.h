@@ -42,7 +42,7 @@ std::string_view name_of(Confidence confidence);  // "established", "computed", 
 
 /// One entry of the catalog. `cause` with `weight` (1 a hint .. 9 says so itself) is what it speaks for.
 struct Entry {
-  std::string_view id = "";  // numbers of the catalog of known failures: LG, L, F, C, B, E, ...
+  std::string_view id = "";  // numbers of the catalog of known failures: LG, L, F, C, B, E, RS, ...
   Severity severity = Severity::Note;
   Confidence confidence = Confidence::Established;
   std::string_view meaning = "";

@@ -153,9 +153,28 @@ std::string control_of(const Facts& f) {
   return control_text({cache_request(f), f.cache, scales_felt_on_plain(f), f.model.weights_type});
 }
 
+StateRequest state_request(const Facts& f) {
+  StateRequest r = f.model.state;
+  r.server = f.server;
+  r.version = f.version;
+  const std::string computed = f.flag_value("dtype");
+  if (computed == "half")
+    r.weights_type = "float16";
+  else if (computed == "float")
+    r.weights_type = "float32";
+  else if (!computed.empty() && computed != "auto")
+    r.weights_type = computed;
+  r.asked = f.flag_value(f.is(Engine::Sglang) ? "mamba-ssm-dtype" : "mamba-ssm-cache-dtype");
+  r.asked_of_both = f.flag_value("mamba-cache-dtype");
+  r.variable = f.variable("SGLANG_MAMBA_SSM_DTYPE");
+  r.variable_of_conv = f.variable("SGLANG_MAMBA_CONV_DTYPE");
+  return r;
+}
+
 void resolve(Facts& facts) {
   facts.model.family = squeezed(facts.model.architecture.empty() ? facts.model_path : facts.model.architecture);
   facts.cache = cache_type(cache_request(facts));
+  facts.state = state_type(state_request(facts));
 }
 
 bool has_calibrated_scales(const Facts& facts) {

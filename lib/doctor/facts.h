@@ -12,6 +12,7 @@
 #include "deployment/cache_type.h"
 #include "deployment/engine.h"
 #include "deployment/installed_server.h"
+#include "deployment/state_type.h"
 #include "deployment/trait.h"
 #include "doctor/entry.h"
 #include "doctor/output_text.h"
@@ -42,6 +43,7 @@ struct ModelTraits {
   Trait sparse = Trait::Unknown;                                    // attention over an index of tokens (DeepSeek-V3.2)
   int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
   int64_t intermediate = 0;                                         // width within an MLP
+  StateRequest state;                                               // what config.json says of recurrent state
   double logit_cap = 0;                                             // final_logit_softcapping; 0: none
   int64_t latent_width = 0;                                         // of an MLA row: latent and rotated part
   int64_t prefill_width_k = 0, prefill_width_v = 0;                 // of an MLA head before it is absorbed
@@ -118,6 +120,7 @@ struct Facts {
   Evidence backend_from;
   std::string logged_dtype, logged_other;  // of the KV cache, as the server prints it; another that is so and not so
   CacheType cache;                         // in effect; of resolve()
+  StateType state;                         // of recurrent layers; of resolve()
   ModelTraits model;
   std::string model_path;
   std::optional<CheckpointFacts> checkpoint;
@@ -161,7 +164,10 @@ std::optional<Server> server_of_table(const Facts& facts);
 /// How to serve the same with a cache that is not quantized: control_text()'s.
 std::string control_of(const Facts& facts);
 
-/// Settles what follows from all inputs together: the type of the cache.
+/// What the facts say of the type of recurrent state.
+StateRequest state_request(const Facts& facts);
+
+/// Settles what follows from all inputs together: the types of cache and state.
 void resolve(Facts& facts);
 
 /// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.

@@ -108,6 +108,17 @@ FactRow trait(const std::string& name, Trait t, const Facts& f) {
   return known(name, t == Trait::Yes ? "yes" : "no", f.model.from_config ? "config.json" : "the model's name");
 }
 
+// Of a model that may have none it is what recurrent layers would have.
+FactRow state(const Facts& f) {
+  const std::string name = "state of recurrent layers";
+  if (f.model.hybrid == Trait::No) return known(name, "none", f.model.from_config ? "config.json" : "the model's name");
+  if (f.model.hybrid == Trait::Unknown) return open(name, "--model MODEL");
+  if (!f.state.open.empty() || f.state.name.empty()) return open(name, f.state.open);
+  if (!knows_flags(f)) return open(name, "the serve command");
+  return known(name, f.state.name + (f.state.conv == f.state.name ? "" : "; windows of convolutions " + f.state.conv),
+               "the " + std::string(f.state.decided_by));
+}
+
 FactRow option(const Facts& f, const std::string& name, std::initializer_list<std::string_view> flags,
                std::string_view otherwise) {
   for (const std::string_view flag : flags)
@@ -132,8 +143,7 @@ std::vector<FactRow> fact_rows(const Facts& f) {
       felt_on_plain(f),
       trait("hybrid (recurrent layers)", f.model.hybrid, f),
       trait("MLA", f.model.latent, f),
-      option(f, "state of recurrent layers", {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
-             "the server's default"),
+      state(f),
       option(f, "drafted tokens", {"speculative-config", "speculative-algorithm", "spec-model", "spec-method"}, "none"),
       option(f, "prefix caching",
              {"enable-prefix-caching", "no-enable-prefix-caching", "disable-radix-cache", "enable-radix-cache"},

@@ -58,8 +58,8 @@ constexpr std::array kNeeds = {
 }  // namespace
 
 RuleTables rule_tables() {
-  return {flag_rules(),       draft_rules(),      server_rules(), gpu_rules(),
-          checkpoint_rules(), scale_file_rules(), log_rules(),    output_rules()};
+  return {flag_rules(),       draft_rules(), server_rules(), gpu_rules(),   checkpoint_rules(),
+          scale_file_rules(), state_rules(), log_rules(),    output_rules()};
 }
 
 Applies applies(const CombinationRule& rule, const Facts& facts) {

@@ -57,9 +57,10 @@ std::span<const CombinationRule> log_rules();
 std::span<const CombinationRule> output_rules();
 std::span<const CombinationRule> draft_rules();
 std::span<const CombinationRule> scale_file_rules();
+std::span<const CombinationRule> state_rules();  // recurrent state: its type, its checkpoints
 
 /// All of them.
-using RuleTables = std::array<std::span<const CombinationRule>, 8>;
+using RuleTables = std::array<std::span<const CombinationRule>, 9>;
 RuleTables rule_tables();
 
 /// Whether a rule has something to say, from what it needs: facts, backends and versions.

@@ -1,0 +1,331 @@
+// RS: the state of recurrent layers: types and options of it, by server, version, kind of layer and GPU.
+#include <algorithm>
+#include <array>
+
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Severity;
+using enum Confidence;
+
+/// Options of recurrent state, and versions that have them. vLLM 0.10.0 to 0.33.0 engine/arg_utils.py, SGLang 0.5.1 to
+/// 0.5.23 server_args.py and arg_groups/fields/exec_.py.
+struct StateOption {
+  std::string_view name;
+  EngineVersion vllm, sglang;  // first version; zero: it has no such option
+};
+constexpr EngineVersion kNever = {};
+constexpr std::array kOptions = {
+    StateOption{"mamba-cache-dtype", {0, 10, 1}, kNever},
+    StateOption{"mamba-ssm-cache-dtype", {0, 10, 1}, kNever},
+    StateOption{"mamba-block-size", {0, 11, 1}, kNever},
+    StateOption{"mamba-cache-mode", {0, 15, 0}, kNever},
+    StateOption{"use-replayssm", {0, 27, 0}, kNever},
+    StateOption{"mamba-backend", {0, 20, 0}, {0, 5, 9}},
+    StateOption{"enable-mamba-cache-stochastic-rounding", {0, 20, 0}, {0, 5, 15}},
+    StateOption{"mamba-ssm-dtype", kNever, {0, 5, 2}},
+    StateOption{"linear-attn-backend", kNever, {0, 5, 10}},
+    StateOption{"linear-attn-decode-backend", kNever, {0, 5, 10}},
+    StateOption{"linear-attn-prefill-backend", kNever, {0, 5, 10}},
+    StateOption{"linear-attn-verify-backend", kNever, {0, 5, 17}},
+    StateOption{"enable-int8-mamba-checkpoint", kNever, {0, 5, 14}},
+    StateOption{"int8-mamba-ckpt-size", kNever, {0, 5, 14}},
+    StateOption{"mamba-radix-cache-strategy", kNever, {0, 5, 14}},
+};
+
+constexpr std::array<std::string_view, 3> kTypeOptions = {"mamba-ssm-cache-dtype", "mamba-cache-dtype",
+                                                          "mamba-ssm-dtype"};
+
+std::string server_text(const Facts& f) {
+  return std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "'s newest version");
+}
+
+bool knows_options(const Facts& f) { return f.is(Engine::Vllm) || f.is(Engine::Sglang); }
+
+bool has_option(const Facts& f, const StateOption& option) {
+  const EngineVersion& since = f.is(Engine::Vllm) ? option.vllm : option.sglang;
+  return since != kNever && f.before(since) != Trait::Yes;
+}
+
+const StateOption& option_named(std::string_view name) {
+  return *std::ranges::find(kOptions, name, &StateOption::name);
+}
+
+Found unknown_option(const Facts& f) {
+  if (!knows_options(f)) return {};
+  for (const StateOption& option : kOptions)
+    if (f.flag(option.name) != nullptr && !has_option(f, option))
+      return found_in_flags(f, {option.name}, "--" + std::string(option.name) + "; " + server_text(f));
+  return {};
+}
+
+Found unknown_type(const Facts& f) {
+  for (const std::string_view name : kTypeOptions) {
+    const std::string type = f.flag_value(name);
+    if (type.empty() || !knows_options(f) || !has_option(f, option_named(name))) continue;
+    if (takes_state_type(f.server, f.version, type) == Trait::No)
+      return found_in_flags(f, {name},
+                            "'" + type + "'; " + server_text(f) + " has " + state_types(f.server, f.version));
+  }
+  return {};
+}
+
+Found ignored_type(const Facts& f) {
+  return f.state.ignored.empty() ? Found{} : found_in_flags(f, {f.state.ignored}, f.model.architecture);
+}
+
+Found no_state(const Facts& f) {
+  if (f.model.hybrid != Trait::No) return {};
+  for (const std::string_view name : kTypeOptions)
+    if (f.flag(name) != nullptr) return found_in_flags(f, {name});
+  return {};
+}
+
+bool rounds_at_random(const Facts& f) { return f.flag("enable-mamba-cache-stochastic-rounding") != nullptr; }
+
+Found random_rounding_of_others(const Facts& f) {
+  const std::string_view option = f.is(Engine::Vllm) ? "mamba-ssm-cache-dtype" : "mamba-ssm-dtype";
+  if (!rounds_at_random(f) || f.flag_value(option) == "float16") return {};
+  return found_in_flags(f, {"enable-mamba-cache-stochastic-rounding", option}, "--" + std::string(option) + " float16");
+}
+
+// Both ask for the instruction of data-center Blackwell, and for none with FlashInfer.
+Found random_rounding_on_gpu(const Facts& f) {
+  if (!rounds_at_random(f) || !knows_options(f)) return {};
+  const std::string backend = f.flag_value("mamba-backend");
+  const bool blackwell = f.gpu->capability >= 100 && f.gpu->capability < 110;
+  if (!f.gpu->rocm && (blackwell || backend == "flashinfer")) return {};
+  if (!f.gpu->rocm && f.gpu->capability == 0) return {};
+  return found_in_flags(f, {"enable-mamba-cache-stochastic-rounding", "mamba-backend"}, f.gpu->name);
+}
+
+// Only selective_state_update draws: Mamba-2's in vLLM, both Mambas' in SGLang.
+Found random_rounding_unused(const Facts& f) {
+  const std::optional<LayerKind>& kind = f.model.state.kind;
+  if (!rounds_at_random(f) || !kind || kind == LayerKind::Mamba2) return {};
+  if (f.is(Engine::Sglang) && kind == LayerKind::Mamba) return {};
+  return found_in_flags(f, {"enable-mamba-cache-stochastic-rounding"}, std::string(name_of(*kind)));
+}
+
+// mamba_utils.py kda_state_dtype of 0.30.0 raises ValueError, that of 0.29.0 takes no type.
+Found half_of_delta_rule_by_channel(const Facts& f) {
+  const bool refused = f.model.state.kind == LayerKind::KimiDeltaAttention && f.before({0, 30, 0}) != Trait::Yes &&
+                       f.state.ignored.empty() && f.flag_value("mamba-ssm-cache-dtype") == "float16";
+  return refused ? found_in_flags(f, {"mamba-ssm-cache-dtype"}) : Found{};
+}
+
+Found third_type_of_mamba(const Facts& f) {
+  const StateRequest r = state_request(f);
+  const bool third = r.kind == LayerKind::Mamba && !f.state.name.empty() && f.state.name != "float32" &&
+                     f.state.name != r.weights_type && !r.weights_type.empty();
+  return third ? found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "dtype"},
+                                "the state in " + f.state.name + ", the model in " + r.weights_type)
+               : Found{};
+}
+
+Found window_in_other_half(const Facts& f) {
+  const StateRequest r = state_request(f);
+  const bool differs = r.weights_type == "float16" && f.state.conv == "bfloat16" && r.kind != LayerKind::Mamba;
+  return differs ? found_in_flags(f, {"dtype"}, "the model in float16, the windows in bfloat16") : Found{};
+}
+
+std::string backend_of(const Facts& f, std::string_view option) {
+  const std::string own = f.flag_value(option);
+  return own.empty() ? f.flag_value("linear-attn-backend") : own;
+}
+
+// SGLang looks at the option alone, not at config.json.
+Found flashinfer_without_bf16(const Facts& f) {
+  const bool decodes = backend_of(f, "linear-attn-decode-backend") == "flashinfer";
+  const bool verifies = f.flag_value("linear-attn-verify-backend") == "flashinfer";
+  const bool stops = (decodes || verifies) && f.gpu->capability >= 100 && f.flag_value("mamba-ssm-dtype") != "bfloat16";
+  return stops ? found_in_flags(f,
+                                {"linear-attn-decode-backend", "linear-attn-backend", "linear-attn-verify-backend",
+                                 "mamba-ssm-dtype"},
+                                f.gpu->name)
+               : Found{};
+}
+
+Found flashinfer_prefill_with_bf16(const Facts& f) {
+  const bool stops = backend_of(f, "linear-attn-prefill-backend") == "flashinfer" && f.gpu->capability >= 120 &&
+                     f.state.name == "bfloat16";
+  return stops
+             ? found_in_flags(f, {"linear-attn-prefill-backend", "linear-attn-backend", "mamba-ssm-dtype"}, f.gpu->name)
+             : Found{};
+}
+
+Found drafts_verified_in_f32(const Facts& f) {
+  const bool flashinfer = backend_of(f, "linear-attn-decode-backend") == "flashinfer" ||
+                          backend_of(f, "linear-attn-prefill-backend") == "flashinfer";
+  const bool stops = f.flag("speculative-algorithm") != nullptr && flashinfer && f.state.name == "bfloat16" &&
+                     f.gpu->capability == 90 && f.flag_value("linear-attn-verify-backend") != "triton";
+  return stops ? found_in_flags(f, {"speculative-algorithm", "mamba-ssm-dtype"}, f.gpu->name) : Found{};
+}
+
+Found compressed_checkpoints_elsewhere(const Facts& f) {
+  if (f.flag("enable-int8-mamba-checkpoint") == nullptr) return {};
+  for (const std::string_view other : {"enable-hierarchical-cache", "radix-cache-backend", "enable-lmcache"})
+    if (f.flag(other) != nullptr)
+      return found_in_flags(f, {"enable-int8-mamba-checkpoint", other}, "--" + std::string(other));
+  return {};
+}
+
+// Hybrids have prefix caching by default since 0.26.0.
+Found block_size_without_caching(const Facts& f) {
+  const bool off = f.flag("no-enable-prefix-caching") != nullptr ||
+                   (f.before({0, 26, 0}) == Trait::Yes && f.flag("enable-prefix-caching") == nullptr);
+  return off && f.flag("mamba-block-size") != nullptr
+             ? found_in_flags(f, {"mamba-block-size", "no-enable-prefix-caching"})
+             : Found{};
+}
+
+Found cache_mode_unused(const Facts& f) {
+  return f.flag("mamba-cache-mode") != nullptr && f.before({0, 33, 0}) != Trait::Yes
+             ? found_in_flags(f, {"mamba-cache-mode"})
+             : Found{};
+}
+
+// The strategy that copies states aside is the default since 0.5.14, where its option got this name.
+Found mixed_chunks(const Facts& f) {
+  std::string strategy = f.flag_value("mamba-radix-cache-strategy");
+  if (strategy.empty()) strategy = f.flag_value("mamba-scheduler-strategy");
+  const bool by_default = (strategy.empty() || strategy == "auto") && f.before({0, 5, 14}) != Trait::Yes;
+  const bool copies = (by_default || strategy.starts_with("extra_buffer")) && f.flag("disable-radix-cache") == nullptr;
+  return copies && f.flag("enable-mixed-chunk") != nullptr && f.flag("speculative-algorithm") == nullptr
+             ? found_in_flags(f, {"enable-mixed-chunk", "mamba-radix-cache-strategy", "mamba-scheduler-strategy"})
+             : Found{};
+}
+
+Found rounded_state(const Facts& f) {
+  const bool rounded = f.state.name == "bfloat16" || f.state.name == "float16";
+  if (!rounded || f.model.state.kind == LayerKind::ShortConv) return {};
+  return found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
+                        f.state.name + ", by " + std::string(f.state.decided_by));
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"RS1", Fatal, Established, "the server has no recurrent state of this type: it does not start", "",
+      "one that it has, or without the option; kvcal evaluate --state-dtype says what a type does to answers",
+      "vllm 0.10.1 to 0.33.0 config/cache.py MambaDType, sglang 0.5.2 to 0.5.23 server_args.py; 8 bits are proposed in "
+      "vllm issue 55196, changes 40012, 52196, 52962, and sglang issue 40706",
+      Cause::FormatUnsupported, 8},
+     kFlags | kKnownServer,
+     unknown_type},
+    {{"RS2", Fatal, Established, "this version of the server has no such option: it does not start", "",
+      "remove it, or take the server and version that have it: see docs/states.md",
+      "vllm 0.10.0 to 0.33.0 engine/arg_utils.py, sglang 0.5.1 to 0.5.23 server_args.py", Cause::OptionUnknown, 8},
+     kFlags | kKnownServer,
+     unknown_option},
+    {{"RS3", Warning, Established,
+      "the option does not reach this model's state: lightning attention and short convolutions go by "
+      "--mamba-cache-dtype (vLLM) or SGLANG_MAMBA_CONV_DTYPE, some delta rules by channel by nothing",
+      "", "remove it; see docs/states.md for what decides",
+      "vllm 0.33.0 mamba_utils.py linear_attention_state_dtype, bailing_moe_v3.py; sglang 0.5.23 configs/lfm2.py"},
+     kFlags | kHybrid | kKnownServer,
+     ignored_type},
+    {{"RS4", Note, Established, "the model has no recurrent layers: the option has no effect", "", "remove it", ""},
+     kFlags | kModel,
+     no_state},
+    {{"RS5", Fatal, Established, "stochastic rounding needs the state in float16, by option: the server does not start",
+      "", "add the option, or remove --enable-mamba-cache-stochastic-rounding",
+      "vllm 0.20.0 to 0.33.0 config/vllm.py, sglang 0.5.15 to 0.5.23 server_args.py, arg_groups/mamba_hook.py",
+      Cause::FormatUnsupported, 8},
+     kFlags | kKnownServer,
+     random_rounding_of_others},
+    {{"RS6", Fatal, Established,
+      "stochastic rounding has no instruction on this GPU: only data-center Blackwell (10.x) has it, others need "
+      "--mamba-backend flashinfer, and AMD has none",
+      "", "--mamba-backend flashinfer on NVIDIA, or remove --enable-mamba-cache-stochastic-rounding",
+      "vllm 0.33.0 config/mamba.py, sglang 0.5.23 arg_groups/mamba_hook.py", Cause::FormatUnsupported, 8},
+     kFlags | kGpu | kKnownServer,
+     random_rounding_on_gpu},
+    {{"RS7", Warning, Established,
+      "stochastic rounding is not done for this kind of layer: its state is rounded to nearest", "",
+      "--enable-mamba-cache-stochastic-rounding is for Mamba models; keep the state in float32 or evaluate float16",
+      "vllm 0.33.0 mamba_mixer2.py alone passes it on; sglang 0.5.23 ssu_dispatch.py"},
+     kFlags | kHybrid | kKnownServer,
+     random_rounding_unused},
+    {{"RS8", Fatal, Established,
+      "the state of a delta rule by channel is float32 or bfloat16: the server does not start", "",
+      "--mamba-ssm-cache-dtype bfloat16, or without it", "vllm 0.30.0 to 0.33.0 mamba_utils.py kda_state_dtype",
+      Cause::FormatUnsupported, 8},
+     kFlags | kHybrid | kVllm,
+     half_of_delta_rule_by_channel},
+    {{"RS9", Error, Reported,
+      "Mamba-1's kernel takes a state in float32 or in the model's own type: with another one the engine stops at the "
+      "first request",
+      "that this version does it: reported in August 2026; 0.33.0 does not refuse it either",
+      "--mamba-ssm-cache-dtype float32", "vllm issue 53239, change 54123 (open)", Cause::FormatUnsupported, 8},
+     kFlags | kHybrid | kVllm,
+     third_type_of_mamba},
+    {{"RS10", Error, Reported,
+      "SGLang keeps the windows of convolutions in bfloat16 whatever the model computes in: in float16 it was reported "
+      "to stop, in a kernel that wants both alike",
+      "that this version does it: reported for March to June 2026",
+      "SGLANG_MAMBA_CONV_DTYPE=float16, or --dtype bfloat16",
+      "sglang changes 19785, 20217, 27792, issue 19406; sglang 0.5.23 environ.py has the same default",
+      Cause::FormatUnsupported, 7},
+     kFlags | kHybrid | kSglang,
+     window_in_other_half},
+    {{"RS11", Fatal, Established,
+      "FlashInfer decodes linear attention on Blackwell from a bfloat16 state alone, by option: the server does not "
+      "start",
+      "", "--mamba-ssm-dtype bfloat16, or --linear-attn-decode-backend triton",
+      "sglang 0.5.10 to 0.5.23 server_args.py, arg_groups/attention_hook.py handle_linear_attn_backend",
+      Cause::FormatUnsupported, 8},
+     kFlags | kGpu | kSglang,
+     flashinfer_without_bf16},
+    {{"RS12", Error, Reported,
+      "FlashInfer's prefill of linear attention on consumer Blackwell wants a float32 state: the server stops while it "
+      "warms up",
+      "that this version does it: reported in August 2026", "--linear-attn-prefill-backend triton",
+      "sglang issue 36532", Cause::FormatUnsupported, 7},
+     kFlags | kGpu | kSglang,
+     flashinfer_prefill_with_bf16},
+    {{"RS13", Error, Reported,
+      "on Hopper FlashInfer verifies drafted tokens from a float32 state alone: with bfloat16 the server stops while "
+      "it captures graphs",
+      "that this version does it: reported in August 2026", "--linear-attn-verify-backend triton (0.5.17 or later)",
+      "sglang changes 34592, 36611, 36627", Cause::FormatUnsupported, 7},
+     kFlags | kGpu | kHybrid | kSglang,
+     drafts_verified_in_f32},
+    {{"RS14", Fatal, Established,
+      "checkpoints of states in INT8 are for the built-in radix cache: the server does not start", "", "one of both",
+      "sglang 0.5.14 to 0.5.23 server_args.py, arg_groups/mamba_hook.py handle_int8_mamba_checkpoint",
+      Cause::FormatUnsupported, 8},
+     kFlags | kSglang,
+     compressed_checkpoints_elsewhere},
+    {{"RS15", Fatal, Established, "--mamba-block-size needs prefix caching: the server does not start", "",
+      "--enable-prefix-caching, or remove it", "vllm 0.11.1 to 0.33.0 config/vllm.py validate_mamba_block_size",
+      Cause::FormatUnsupported, 8},
+     kFlags | kVllm,
+     block_size_without_caching},
+    {{"RS16", Note, Established, "--mamba-cache-mode has no effect: it follows --enable-prefix-caching", "",
+      "remove it", "vllm 0.33.0 engine/arg_utils.py; 0.32.0 still reads it"},
+     kFlags | kVllm,
+     cache_mode_unused},
+    {{"RS17", Error, Reported,
+      "mixed chunks leave checkpoints of states unwritten, and later requests go on from stale ones: exact match 0.91 "
+      "to 0.85 was reported",
+      "that this version does it: reported for 0.5.16 and the main branch of September 2026",
+      "without --enable-mixed-chunk, or --mamba-radix-cache-strategy no_buffer", "sglang issue 39342 (open)",
+      Cause::KernelDefect, 6},
+     kFlags | kHybrid | kSglang,
+     mixed_chunks},
+    {{"RS18", Note, Inferred,
+      "the recurrent state is rounded to 16 bits after each token, and its errors add up over a long answer",
+      "that this output suffers from it",
+      "keep the state in float32 and compare: --mamba-ssm-cache-dtype float32 (vLLM), --mamba-ssm-dtype float32 "
+      "(SGLang); kvcal evaluate {model} --state-dtype bf16 measures it",
+      "vllm change 39032: only float32 is known to have no accuracy issues with Nemotron-H"},
+     kFlags | kOutput | kHybrid | kKnownServer,
+     rounded_state},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> state_rules() { return kRules; }
+
+}  // namespace kvcal
