@@ -64,7 +64,19 @@ Sources read_sources(const EvaluateFlags& flags) {
   return sources;
 }
 
-/// A format of --formats or --choose: the first file's own at its scales, others at those that follow from ranges.
+/// What was measured of a site. For a recipe, which is exported with the first file, that file says what it can.
+RangesOf ranges_for(const Sources& sources, bool file_is_one) {
+  const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
+  if (!sources.statistics) return first ? ranges_of(*first) : nullptr;
+  const RangesOf measured = ranges_of(*sources.statistics);
+  if (!first || !file_is_one) return measured;
+  return [measured, of_file = ranges_of(*first)](const KvLayout& layout, CacheSite site, ScalesPer per) {
+    return (per == ScalesPer::Tensor ? of_file : measured)(layout, site, per);
+  };
+}
+
+/// A format of --formats, or with `file_is_one` of --choose: there the first file's own, also of keys or values alone,
+/// is at its scales. All others are at those that follow from ranges.
 Variant variant_in(const std::string& name, const Sources& sources, const ModelSpec& spec, bool file_is_one) {
   if (name == kIndexKeys && !file_is_one) return stored_index_keys(spec);
   const StoredFormat format = stored_format(name);
@@ -72,10 +84,9 @@ Variant variant_in(const std::string& name, const Sources& sources, const ModelS
   if (file_is_one && first && first->quantization.dtype == name) return at_scales(spec, *first, name);
   if (!first && !sources.statistics && format.has_measured_scales())
     fail("its scales follow from what was measured; give --stats or --scales");
-  return in_format(spec, format,
-                   sources.statistics ? ranges_of(*sources.statistics)
-                   : first            ? ranges_of(*first)
-                                      : nullptr);
+  Variant variant = in_format(spec, format, ranges_for(sources, file_is_one));
+  if (file_is_one && first) take_scales(variant, format, spec, *first);
+  return variant;
 }
 
 RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {

@@ -179,7 +179,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
                   "assessment")
       ->type_name("LAYERS");
   verb.add_option("--recipe", request.recipe,
-                  "Evaluation whose recipe says which layers stay in 16 bits (evaluate --choose)")
+                  "Evaluation whose recipe says which layers have which format (evaluate --choose)")
       ->type_name("EVALUATION");
   verb.add_flag("--allow-keep16", request.options.allow_keep16,
                 "Also write scales of layers that are better kept in 16 bits");

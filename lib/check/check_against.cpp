@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "artifact/delivery.h"
+#include "artifact/nvfp4_scale.h"
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
+#include "servers/kv_declaration.h"
 #include "solve/format.h"
 
 namespace kvcal {
@@ -93,8 +95,9 @@ class Comparison {
                    number_text(key->values[0]) + " and " + number_text(value->values[0]), 0, f_.path_of(key->file)});
       return;
     }
-    if (key) site(*key, measured(l.key, cache, CacheSite::Key));
-    if (value) site(*value, measured(l.value, cache, CacheSite::Value));
+    if (key) site(*key, measured(l.key, cache, CacheSite::Key), is_nvfp4(f_.stored.declaration, key->attention, false));
+    if (value)
+      site(*value, measured(l.value, cache, CacheSite::Value), is_nvfp4(f_.stored.declaration, value->attention, true));
   }
 
  private:
@@ -124,7 +127,18 @@ class Comparison {
     return off(l.key, k) + off(l.value, v) >= off(l.key, v) + off(l.value, k) + 2;
   }
 
-  void site(const StoredScale& s, const Measured& m) {
+  /// A scale of block scales, whose largest is 448 and that of their values 6.
+  void global(const StoredScale& s, const ArtifactSite& site) {
+    const double scale = s.values[0], absmax = site.absmax;
+    const double expected = static_cast<double>(nvfp4_global_scale(site.absmax)), ratio = scale / expected;
+    if (absmax > 6 * max_ * scale * (1 + kSlack))
+      add("S14", s, "at least " + number_text(absmax / (6 * max_)), number_text(scale) + " in NVFP4");
+    else if (!r_.statistics && (ratio < 1 - 1e-6 || ratio > 1 + 1e-6))
+      add("V06", s, number_text(expected) + " in NVFP4", number_text(scale) + " (" + times(ratio) + ")");
+  }
+
+  void site(const StoredScale& s, const Measured& m, bool in_nvfp4 = false) {
+    if (in_nvfp4 && s.values.size() == 1) return global(s, *m.site);
     for (size_t h = 0; h < s.values.size(); ++h) {
       const bool per_head = s.values.size() > 1 && m.site->absmax_per_head.size() == s.values.size();
       const double absmax = per_head ? m.site->absmax_per_head[h] : m.site->absmax;

@@ -73,6 +73,8 @@ inline constexpr std::array kRules = {
     Rule{"C17", Warning, "kv_scale, one for key and value, is deprecated", "write k_scale and v_scale", kFolder},
     Rule{"C19", Note, "the model accepts images or sound, but the calibration had none",
          "calibrate with prompts that have them", kFolder},
+    Rule{"C21", Error, "the list of layers' caches contradicts the scales, the cache's name or the other config",
+         kExport, kFolder},
     Rule{"D01", Error, "the reference is not the first variant, or a name appears twice", kEvaluate, kEvaluation},
     Rule{"D02", Error, "figures of predictions contradict each other", kEvaluate, kEvaluation},
     Rule{"D03", Error, "counts of tokens, prompts or answers contradict each other", kEvaluate, kEvaluation},

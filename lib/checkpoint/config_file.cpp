@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr JsonLimits kConfigLimits{.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true};
-constexpr const char* kKvKeys[] = {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype",
-                                   "kv_cache_quantized_layers", "kv_cache_schema_version"};
+constexpr const char* kKvKeys[] = {"kv_cache_scheme",         "kv_cache_quant_algo",
+                                   "kv_cache_dtype",          "kv_cache_quantized_layers",
+                                   "kv_cache_schema_version", "kv_cache_deployment_supported"};
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;

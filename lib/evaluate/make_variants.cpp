@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "artifact/nvfp4_scale.h"
 #include "base/error.h"
 
 namespace kvcal {
@@ -39,11 +40,10 @@ SiteStatistics stored_site(const CacheStatistics& cache, CacheSite site) {
   return site == CacheSite::Latent ? latent_row(cache) : cache.at(site);
 }
 
-/// The scale with which the format just holds this magnitude.
+/// The scale with which the format just holds this magnitude; of NVFP4 the one that is exported.
 float scale_for(CacheFormat format, float absmax) {
-  // NVFP4's scale is of block scales, which are E4M3 numbers themselves.
-  const float largest = largest_of(format) * (format == CacheFormat::Nvfp4 ? largest_of(CacheFormat::E4m3) : 1.0f);
-  return absmax > 0 ? absmax / largest : 1.0f;
+  if (format == CacheFormat::Nvfp4) return nvfp4_global_scale(absmax);
+  return absmax > 0 ? absmax / largest_of(format) : 1.0f;
 }
 
 }  // namespace
@@ -98,6 +98,15 @@ Variant in_format(const ModelSpec& spec, const StoredFormat& format, const Range
     for (float& scale : scales) scale = scale_for(stored->format, scale);
     return rounding_at(stored->format, std::move(scales));
   });
+}
+
+void take_scales(Variant& variant, const StoredFormat& format, const ModelSpec& spec, const Artifact& artifact) {
+  const Variant file = at_scales(spec, artifact, "file");
+  const std::optional<StoredSite> own = stored_format(artifact.quantization.dtype).key;
+  for (size_t c = 0; c < variant.caches.size(); ++c) {
+    if (format.key == own) variant.caches[c].key = file.caches[c].key;
+    if (format.value == own) variant.caches[c].value = file.caches[c].value;
+  }
 }
 
 Variant swapped(Variant variant) {

@@ -30,6 +30,9 @@ RangesOf ranges_of(const Artifact& artifact);  // refers to it
 /// A format at the scales that its largest number gives these ranges, named like the format.
 Variant in_format(const ModelSpec& spec, const StoredFormat& format, const RangesOf& ranges);
 
+/// Keys or values that the variant stores in the file's own format get its scales: what an export of both has.
+void take_scales(Variant& variant, const StoredFormat& format, const ModelSpec& spec, const Artifact& artifact);
+
 /// With the scales of keys and values exchanged: a control, worse wherever they differ much. MLA rows stay.
 Variant swapped(Variant variant);
 

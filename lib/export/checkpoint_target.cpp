@@ -5,7 +5,10 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 
+#include "artifact/json_text.h"
+#include "artifact/nvfp4_scale.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
@@ -53,15 +56,33 @@ Json scheme(Granularity granularity) {
           {"dynamic", false}};
 }
 
-/// Where layers are kept: the modules whose cache is quantized, as ModelOpt lists them (schema version 1;
-/// Model-Optimizer, export/convert_hf_config.py of 2026 passes both members on). Nothing where all are.
-std::vector<JsonMember> quantized_layers(const ExportInput& input, const char* algorithm) {
-  const std::vector<int> kept = skipped_layers(input.artifact, input.options);
-  if (kept.empty()) return {};
+/// What the cache is called as a whole, and the modules that are quantized where that does not say all, as ModelOpt
+/// 0.48 lists them (export/quant_utils.py, get_quant_config). No released server reads the list.
+std::vector<JsonMember> cache_members(const CacheAlgorithms& cache, bool is_flat) {
+  const std::string whole = cache.whole();
+  std::vector<JsonMember> members;
+  if (is_flat && whole == "FP8")
+    members.push_back({"kv_cache_scheme", {{"dynamic", false}, {"num_bits", 8}, {"type", "float"}}});
+  else
+    members.push_back({is_flat && whole == "NVFP4" ? "kv_cache_scheme" : "kv_cache_quant_algo", whole});
+  if (!cache.is_list) return members;
   Json modules = Json::object();
-  for (const LayerScales& layer : layer_scales(input.artifact, input.model, Granularity::Tensor))
-    if (!std::ranges::binary_search(kept, layer.owner)) modules[layer.module] = {{"quant_algo", algorithm}};
-  return {{"kv_cache_quantized_layers", modules}, {"kv_cache_schema_version", 1}};
+  for (const auto& [module, algorithm] : cache.by_module) modules[module] = {{"quant_algo", algorithm}};
+  members.push_back({"kv_cache_quantized_layers", modules});
+  members.push_back({"kv_cache_schema_version", 1});
+  members.push_back({"kv_cache_deployment_supported", false});
+  return members;
+}
+
+/// What was said of the cache gives way to the members.
+std::string with_cache(const std::string& text, const std::vector<std::string>& path,
+                       const std::vector<JsonMember>& members) {
+  std::vector<std::string> stale = {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_quantized_layers",
+                                    "kv_cache_schema_version", "kv_cache_deployment_supported"};
+  std::erase_if(stale, [&](const std::string& key) {
+    return std::ranges::find(members, key, &JsonMember::key) != members.end();
+  });
+  return set_json_members(remove_json_members(text, path, stale), path, members);
 }
 
 std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
@@ -152,36 +173,62 @@ TextFile compressed_tensors_config(const ExportInput& input, Granularity granula
   return edited_config(input, {}, {{"quantization_config", block}});
 }
 
-std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm) {
-  if (!input.carrier.weights_quantized)
-    fail(
-        "this ModelOpt checkpoint has no quant_algo: its weights are not quantized, and vLLM and SGLang refuse such a "
-        "config; export into the original checkpoint with '--to vllm' or '--to sglang'");
+std::string CacheAlgorithms::whole() const {
+  std::set<std::string> names;
+  for (const auto& [module, algorithm] : by_module) names.insert(algorithm);
+  return names.size() == 1 ? *names.begin() : "MIXED_PRECISION";
+}
+
+CacheAlgorithms cache_algorithms(const ExportInput& input, const std::function<std::string(int)>& of_layer) {
+  CacheAlgorithms cache;
+  const std::vector<int> kept = skipped_layers(input.artifact, input.options);
+  for (const LayerScales& layer : layer_scales(input.artifact, input.model, Granularity::Tensor))
+    if (!std::ranges::binary_search(kept, layer.owner)) cache.by_module[layer.module] = of_layer(layer.owner);
+  cache.is_list = !kept.empty() || cache.whole() == "MIXED_PRECISION";
+  return cache;
+}
+
+std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache) {
   std::vector<TextFile> files;
-  const std::vector<JsonMember> layers = quantized_layers(input, algorithm);
-  const bool nvfp4 = std::string_view(algorithm) == "NVFP4";
-  const Json inline_scheme = nvfp4 ? Json("NVFP4") : Json{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
   if (!input.carrier.path.empty()) {
     std::vector<std::string> path = input.carrier.path;
     const Json* nested = find_member(input.carrier.config, "quantization");
     const bool old_form = nested && nested->is_object();
     if (old_form) path.emplace_back("quantization");
-    std::vector<JsonMember> members = {old_form ? JsonMember{"kv_cache_quant_algo", algorithm}
-                                                : JsonMember{"kv_cache_scheme", inline_scheme}};
-    std::ranges::copy(layers, std::back_inserter(members));
-    files.push_back(edited_config(input, path, members));
+    const fs::path config = input.model.folder / "config.json";
+    files.push_back({"config.json", while_doing(quoted(config.string()), [&] {
+                       return with_cache(read_file(config, kConfigBytes), path, cache_members(cache, !old_form));
+                     })});
   }
   const fs::path beside = input.model.folder / "hf_quant_config.json";
   std::error_code ignored;
-  if (fs::is_regular_file(beside, ignored)) {
-    const std::vector<std::string> path = {"quantization"};
-    std::vector<JsonMember> members = {{"kv_cache_quant_algo", algorithm}};
-    std::ranges::copy(layers, std::back_inserter(members));
+  if (fs::is_regular_file(beside, ignored))
     files.push_back({"hf_quant_config.json", while_doing(quoted(beside.string()), [&] {
-                       return set_json_members(read_file(beside, kConfigBytes), path, members);
+                       return with_cache(read_file(beside, kConfigBytes), {"quantization"},
+                                         cache_members(cache, false));
                      })});
-  }
   return files;
+}
+
+std::vector<TextFile> modelopt_configs(const ExportInput& input) {
+  if (!input.carrier.weights_quantized)
+    fail(
+        "this ModelOpt checkpoint has no quant_algo: its weights are not quantized, and vLLM and SGLang refuse such a "
+        "config; export into the original checkpoint with '--to vllm' or '--to sglang'");
+  return modelopt_configs(input, cache_algorithms(input, [](int) { return "FP8"; }));
+}
+
+std::vector<TextFile> new_modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache) {
+  const auto object_of = [](std::initializer_list<JsonMember> first, const std::vector<JsonMember>& members) {
+    Json object = Json::object();
+    for (const JsonMember& m : first) object[m.key] = m.value;
+    for (const JsonMember& m : members) object[m.key] = m.value;
+    return object;
+  };
+  const Json inside = object_of({{"quant_method", "modelopt"}, {"ignore", Json::array()}}, cache_members(cache, true));
+  const Json beside = object_of({{"quant_algo", nullptr}}, cache_members(cache, false));
+  return {edited_config(input, {}, {{"quantization_config", inside}}),
+          {"hf_quant_config.json", json_text(Json{{"producer", {{"name", "kvcal"}}}, {"quantization", beside}})}};
 }
 
 void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs::path& written) {

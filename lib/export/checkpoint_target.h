@@ -1,6 +1,9 @@
 // What the targets that write scales into a checkpoint folder have in common.
 #pragma once
 
+#include <functional>
+#include <map>
+
 #include "export/exporter.h"
 #include "export/json_edit.h"
 #include "export/layer_scales.h"
@@ -39,8 +42,24 @@ TextFile edited_config(const ExportInput& input, const std::vector<std::string>&
 /// The members that say "FP8 KV cache, static, per tensor" (or per head) in the words of compressed-tensors.
 TextFile compressed_tensors_config(const ExportInput& input, Granularity granularity);
 
-/// Both places where a ModelOpt checkpoint speaks of its cache. Throws when it does not quantize weights.
-std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm);
+/// A cache in ModelOpt's words: "FP8", "NVFP4", "FP8_K_NVFP4_V"; modules that are not there stay in 16 bits.
+struct CacheAlgorithms {
+  std::map<std::string, std::string> by_module;
+  bool is_list = false;  // one word does not say all: modules are listed
+  std::string whole() const;
+};
+
+/// Of layers that are not to be kept; `of_layer` is asked for owners of caches.
+CacheAlgorithms cache_algorithms(const ExportInput& input, const std::function<std::string(int)>& of_layer);
+
+/// Both places where a ModelOpt checkpoint speaks of its cache.
+std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache);
+
+/// The same for an FP8 cache. Throws when the checkpoint does not quantize weights.
+std::vector<TextFile> modelopt_configs(const ExportInput& input);
+
+/// Where there are none: as ModelOpt describes a cache alone.
+std::vector<TextFile> new_modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache);
 
 /// Opens the written folder and compares: the tensors are the planned ones, to the bit, and the only KV scales; weights
 /// and config are still those of the model.

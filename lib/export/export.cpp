@@ -27,7 +27,7 @@ void check_recipe_options(const ExportRequest& request) {
   if (!request.recipe.empty() && (o.skip_keep16 || o.allow_keep16 || !o.skip_layers.empty()))
     fail("--recipe says which layers are kept in 16 bits: it cannot be combined with --skip-layers or --allow-keep16");
   if (!request.recipe.empty() && o.nvfp4)
-    fail("--recipe is for the scale file's own format: it cannot be combined with --nvfp4");
+    fail("--recipe says which layers are in NVFP4: it cannot be combined with --nvfp4");
 }
 
 void check_request(const ExportRequest& request, const Exporter& exporter) {
@@ -92,8 +92,9 @@ ExportResult export_scales(const ExportRequest& request) {
   const std::string scales_sha256 = sha256_hex(text);
   std::optional<AppliedRecipe> recipe;
   if (!request.recipe.empty()) {
-    recipe = recipe_for(request.recipe, artifact, scales_sha256, model);
+    recipe = recipe_for(request.recipe, artifact, scales_sha256, model, exporter);
     options.skip_layers = recipe->kept;
+    options.formats = recipe->formats;
   } else if (exporter.is_served) {
     check_fitness(artifact, options);
   }
@@ -107,7 +108,9 @@ ExportResult export_scales(const ExportRequest& request) {
     if (const std::string note = note_on_mtp(input, exporter, result.plan); !note.empty())
       result.plan.serving.notes.push_back(note);
   // Of servers that load a checkpoint's scales, which have 1.0 without any, and of this format alone.
-  if (exporter.writes_folder && skipped.empty() && !options.nvfp4)
+  const bool in_its_format = std::ranges::all_of(
+      options.formats, [&](const auto& of_layer) { return of_layer.second == artifact.quantization.dtype; });
+  if (exporter.writes_folder && skipped.empty() && in_its_format && !options.nvfp4)
     if (const std::string note = delivery_text(artifact); !note.empty())
       result.plan.serving.notes.insert(result.plan.serving.notes.begin(), note);
   if (recipe) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@ struct ExportOptions {
   int64_t tensor_parallel = 1;          // sglang-json: ranks
   bool nvfp4 = false;                   // modelopt: global scales of an NVFP4 cache
   std::vector<int> skip_layers;         // layers that the server is told to keep in the model's dtype
+  std::map<int, std::string> formats;   // by a recipe, of the other layers; empty without one
   bool skip_keep16 = false;             // those, and all that are assessed as keep16
   bool allow_keep16 = false;            // write them all the same
   bool replace_scales = false;          // KV scales that the checkpoint has give way
@@ -80,6 +82,7 @@ struct Exporter {
   OwnOption own = {};
   bool is_served = true;             // false: a layer that is better kept in 16 bits is no reason to refuse
   std::string_view keeps_none = {};  // who cannot keep single layers in the model's dtype: "SGLang"; "" where one can
+  std::span<const std::string_view> mixes = {};  // formats that it gives to single layers, beside the scale file's own
 };
 
 /// In the order of --help.

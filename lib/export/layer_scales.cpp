@@ -1,7 +1,6 @@
 #include "export/layer_scales.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -210,11 +209,6 @@ void check_no_channels(const Artifact& artifact, const std::string& who) {
 
 std::string layer_list(const std::vector<int>& layers) {
   return ranges_text(std::vector<int64_t>(layers.begin(), layers.end()));
-}
-
-float bf16_rounded_up(float scale) {
-  const auto bits = std::bit_cast<uint32_t>(scale);
-  return std::bit_cast<float>((bits + 0xFFFFu) & 0xFFFF0000u);
 }
 
 }  // namespace kvcal

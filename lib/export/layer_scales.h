@@ -49,8 +49,4 @@ void check_no_channels(const Artifact& artifact, const std::string& who);
 /// "0-2, 5"
 std::string layer_list(const std::vector<int>& layers);
 
-/// The smallest bf16 value that is not below: servers that keep scales in the model's dtype then clip nothing. It is
-/// exact in float16 too.
-float bf16_rounded_up(float scale);
-
 }  // namespace kvcal

@@ -32,23 +32,54 @@ void check_is_with(const SavedEvaluation& e, const std::string& scales_sha256) {
          beginning(scales_sha256) + "); evaluate again with --scales and this file first");
 }
 
-void check_layers_of(const SavedRecipe& recipe, const Artifact& artifact) {
+/// What a target writes of this scale file, for a message and for --choose: "fp8_e4m3,nvfp4".
+std::string formats_of(const Artifact& artifact, const Exporter& exporter) {
+  std::string names = artifact.quantization.dtype;
+  for (const std::string_view format : exporter.mixes) names += "," + std::string(format);
+  return names;
+}
+
+[[noreturn]] void fail_format(int64_t layer, const std::string& format, const Artifact& artifact,
+                              const Exporter& exporter) {
+  std::string way;
+  for (const Exporter& other : exporters())
+    if (std::ranges::find(other.mixes, format) != other.mixes.end())
+      way = "use '--to " + std::string(other.name) + "', or ";
+  fail("its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " +
+       artifact.quantization.dtype +
+       (exporter.mixes.empty() ? "" : ", which '--to " + std::string(exporter.name) + "' mixes with others") + "; " +
+       way + "evaluate again with --choose " + formats_of(artifact, exporter));
+}
+
+void check_layers_of(const SavedRecipe& recipe, const Artifact& artifact, const Exporter& exporter) {
   std::vector<int> chosen, measured;
   for (const auto& [layer, format] : recipe.layers) {
     chosen.push_back(static_cast<int>(layer));
-    if (format != "bf16" && format != artifact.quantization.dtype)
-      fail("its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " +
-           artifact.quantization.dtype + "; evaluate again with --choose " + artifact.quantization.dtype);
+    const bool is_mixed = std::ranges::find(exporter.mixes, format) != exporter.mixes.end();
+    if (format != "bf16" && format != artifact.quantization.dtype && !is_mixed)
+      fail_format(layer, format, artifact, exporter);
   }
   for (const ArtifactLayer& layer : artifact.layers) measured.push_back(layer.index);
   if (chosen != measured)
     fail("its recipe is for layer(s) " + layer_list(chosen) + ", the scale file has " + layer_list(measured));
 }
 
+/// "; layer(s) 3 in nvfp4; layer(s) 7 stay in bf16", or "; every layer in fp8_e4m3".
+std::string formats_text(const AppliedRecipe& applied, const Artifact& artifact) {
+  std::map<std::string, std::vector<int>> by_format;
+  for (const auto& [layer, format] : applied.formats) by_format[format].push_back(layer);
+  if (by_format.size() == 1 && applied.kept.empty()) return "; every layer in " + by_format.begin()->first;
+  std::string text;
+  for (const auto& [format, layers] : by_format)
+    if (by_format.size() > 1 || format != artifact.quantization.dtype)
+      text += "; layer(s) " + layer_list(layers) + " in " + format;
+  return applied.kept.empty() ? text : text + "; layer(s) " + layer_list(applied.kept) + " stay in bf16";
+}
+
 }  // namespace
 
 AppliedRecipe recipe_for(const std::filesystem::path& evaluation, const Artifact& artifact,
-                         const std::string& scales_sha256, const ModelIdentity& model) {
+                         const std::string& scales_sha256, const ModelIdentity& model, const Exporter& exporter) {
   const std::string text = read_evaluation_text(evaluation);
   const SavedEvaluation e = parse_evaluation_file(text, evaluation);
   return while_doing(quoted(evaluation.string()), [&] {
@@ -57,10 +88,13 @@ AppliedRecipe recipe_for(const std::filesystem::path& evaluation, const Artifact
            " --max-kl KL' finds one");
     check_is_of(e, artifact, model);
     check_is_with(e, scales_sha256);
-    check_layers_of(*e.recipe, artifact);
-    AppliedRecipe applied = {*e.recipe, {}, sha256_hex(text)};
+    check_layers_of(*e.recipe, artifact, exporter);
+    AppliedRecipe applied = {*e.recipe, {}, {}, sha256_hex(text)};
     for (const auto& [layer, format] : e.recipe->layers)
-      if (format == "bf16") applied.kept.push_back(static_cast<int>(layer));
+      if (format == "bf16")
+        applied.kept.push_back(static_cast<int>(layer));
+      else
+        applied.formats[static_cast<int>(layer)] = format;
     if (applied.kept.size() == artifact.layers.size())
       fail(
           "its recipe keeps every layer in bf16: there is nothing to export; serve the model with --kv-cache-dtype "
@@ -71,10 +105,8 @@ AppliedRecipe recipe_for(const std::filesystem::path& evaluation, const Artifact
 
 std::vector<std::string> notes_on(const AppliedRecipe& applied, const Artifact& artifact) {
   const SavedRecipe& r = applied.recipe;
-  std::vector<std::string> notes = {
-      "the recipe was measured: mean KL " + formatted("%.3g", r.kl) + " nats, limit " + formatted("%.3g", r.max_kl) +
-      (applied.kept.empty() ? "; every layer in " + artifact.quantization.dtype
-                            : "; layer(s) " + layer_list(applied.kept) + " stay in bf16")};
+  std::vector<std::string> notes = {"the recipe was measured: mean KL " + formatted("%.3g", r.kl) + " nats, limit " +
+                                    formatted("%.3g", r.max_kl) + formats_text(applied, artifact)};
   std::vector<int> overruled, spared;
   const std::vector<int> ruined = keep16_layers(artifact);
   for (const ArtifactLayer& layer : artifact.layers) {
@@ -85,7 +117,7 @@ std::vector<std::string> notes_on(const AppliedRecipe& applied, const Artifact& 
   }
   if (!overruled.empty())
     notes.push_back("the scale file calls layer(s) " + layer_list(overruled) + " keep16, which is a prediction; the " +
-                    "recipe measured them in " + artifact.quantization.dtype + " within its limit, and is followed");
+                    "recipe measured them within its limit, and is followed");
   if (!spared.empty())
     notes.push_back("layer(s) " + layer_list(spared) +
                     " stay in bf16 by the recipe alone: the scale file does not call them keep16");

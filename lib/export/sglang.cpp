@@ -10,7 +10,7 @@ namespace {
 std::vector<TextFile> configs(const ExportInput& input) {
   switch (input.carrier.kind) {
     case KvCarrier::ModelOpt:
-      return modelopt_configs(input, "FP8");
+      return modelopt_configs(input);
     case KvCarrier::Quark:
       return {quark_config(input)};
     case KvCarrier::Fp8:

@@ -56,7 +56,7 @@ void check_number_format(const ExportInput& input) {
 
 std::vector<TextFile> configs(const ExportInput& input) {
   if (is_compressed(input.carrier)) return {compressed_tensors_config(input, input.artifact.quantization.granularity)};
-  if (input.carrier.kind == KvCarrier::ModelOpt) return modelopt_configs(input, "FP8");
+  if (input.carrier.kind == KvCarrier::ModelOpt) return modelopt_configs(input);
   if (input.carrier.kind == KvCarrier::Quark) return {quark_config(input)};
   return {};  // fp8: the tensors are enough
 }

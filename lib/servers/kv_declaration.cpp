@@ -58,6 +58,15 @@ void read_quark(const Json& q, KvDeclaration& d) {
         scheme;
 }
 
+std::optional<KvLayerList> read_list(const Json& quantization) {
+  const Json* modules = object_at(quantization, "kv_cache_quantized_layers");
+  if (!modules) return std::nullopt;
+  KvLayerList list{scheme_text(quantization, "kv_cache_schema_version"), {}};
+  for (const auto& [module, said] : modules->items())
+    list.modules[module] = said.is_object() ? text_at(said, "quant_algo") : "";
+  return list;
+}
+
 void read_keys(const Json& given, KvDeclaration& d) {
   const Json* nested = object_at(given, "quantization");
   const Json& q = nested ? *nested : given;
@@ -68,6 +77,7 @@ void read_keys(const Json& given, KvDeclaration& d) {
     d.scheme = *scheme;
   d.algorithm = text_at(q, "kv_cache_quant_algo");
   d.has_no_server = flag_is(q, "kv_cache_deployment_supported", false);
+  d.list = read_list(q);
   d.has_config_groups = object_at(q, "config_groups") != nullptr;
   d.weights = text_at(q, "quant_algo");
   const Json* producer = object_at(given, "producer");
@@ -153,10 +163,11 @@ KvDeclaration read_cache(const Json& config, const fs::path& folder) {
 
 KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
   KvDeclaration d = read_cache(config, folder);
-  if (d.source == "config.json" && !d.declares_cache()) {
+  if (d.source == "config.json" && (!d.declares_cache() || d.list)) {
     KvDeclaration beside;
     read_keys(read_side_file(folder), beside);
-    d.passed_over = beside.algorithm;
+    if (!d.declares_cache()) d.passed_over = beside.algorithm;
+    d.list_beside = beside.list;
   }
   const Json weights = find_quantization(config, folder);
   d.block_weights = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
@@ -168,6 +179,15 @@ std::string scheme_text(const Json& scheme, const char* key) {
   const Json* member = scheme.is_object() ? find_member(scheme, key) : nullptr;
   if (!member || !member->is_primitive()) return "";
   return member->is_string() ? member->get<std::string>() : member->dump();
+}
+
+bool is_nvfp4(const KvDeclaration& d, const std::string& module, bool values) {
+  std::string algorithm = d.is_modelopt() ? modelopt_cache(d) : "";
+  if (d.list) {
+    const auto listed = d.list->modules.find(module);
+    algorithm = listed == d.list->modules.end() ? "" : lower_case(listed->second);
+  }
+  return algorithm.starts_with("nvfp4") || (values && algorithm == "fp8_k_nvfp4_v");
 }
 
 KvCarrier carrier_of(const KvDeclaration& d, ServerKind server) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,13 @@
 #include "servers/server_support.h"
 
 namespace kvcal {
+
+/// ModelOpt's kv_cache_quantized_layers: the cache's algorithm by attention module, "" where none is said.
+struct KvLayerList {
+  std::string schema;  // kv_cache_schema_version as written
+  std::map<std::string, std::string> modules;
+  bool operator==(const KvLayerList&) const = default;
+};
 
 struct KvDeclaration {
   std::string method;           // quant_method as written; "" when there is no quantization_config
@@ -20,7 +28,8 @@ struct KvDeclaration {
                             // "fp8_e4m3"; "" when not said
   std::string quark_error;  // why the servers' classes for Quark refuse what it says of the cache; "" when they do not
   std::string passed_over;  // the algorithm of hf_quant_config.json, where config.json has a quantization_config
-  bool has_no_server = false;  // ModelOpt's kv_cache_deployment_supported is false
+  bool has_no_server = false;                    // ModelOpt's kv_cache_deployment_supported is false
+  std::optional<KvLayerList> list, list_beside;  // of the file that says it; of hf_quant_config.json beside it
   bool has_config_groups = false;
   std::string weights;              // quant_algo: "FP8", "NVFP4", "MIXED_PRECISION"; "" when not said
   std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise
@@ -32,6 +41,9 @@ struct KvDeclaration {
   /// Whether the folder declares a quantized cache: a scheme or an algorithm.
   bool declares_cache() const { return scheme.has_value() || !algorithm.empty(); }
 };
+
+/// Whether the keys or values of a module are stored in NVFP4, and its scale is of block scales.
+bool is_nvfp4(const KvDeclaration& declaration, const std::string& module, bool values);
 
 /// Reads quantization_config of config.json (or of its text_config), else hf_quant_config.json beside it. What is of a
 /// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error.

@@ -1,6 +1,7 @@
 // What each variant does to each site.
 #include <gtest/gtest.h>
 
+#include "artifact/nvfp4_scale.h"
 #include "base/error.h"
 #include "evaluate/make_variants.h"
 #include "unit/solve_synthetic.h"
@@ -105,7 +106,7 @@ TEST(Variants, AFormatJustHoldsWhatWasMeasured) {
   };
   EXPECT_EQ(scales("int8"), std::vector{absmax_of(key) / 127});
   EXPECT_EQ(scales("fp8_e4m3fnuz"), std::vector{absmax_of(key) / 240});
-  EXPECT_EQ(scales("nvfp4"), std::vector{absmax_of(key) / (6.0f * 448)});
+  EXPECT_EQ(scales("nvfp4"), std::vector{nvfp4_global_scale(absmax_of(key))}) << "as export writes it";
   const std::vector<float> heads = scales("fp8_e4m3_per_head"), channels = scales("int8_per_channel");
   ASSERT_EQ(heads.size(), 2U);
   for (size_t h = 0; h < 2; ++h) EXPECT_EQ(heads[h], magnitude_of(key.heads[h].absmax) / 448);
@@ -148,6 +149,21 @@ TEST(Variants, KeysAndValuesInFormatsOfTheirOwn) {
             std::string::npos);
   EXPECT_NE(error_of([] { stored_format("int8:"); }).find("unknown cache format ''"), std::string::npos);
   EXPECT_NE(error_of([] { stored_format("int8:int8:int8"); }).find("unknown cache format"), std::string::npos);
+}
+
+TEST(Variants, APairTakesTheFilesScalesWhereItHasItsFormat) {
+  const Measured m(ordinary_run());
+  const StoredFormat pair = stored_format("fp8_e4m3:nvfp4"), other = stored_format("int8:fp8_e4m3");
+  Variant mixed = in_format(m.spec, pair, ranges_of(m.artifact)),
+          values = in_format(m.spec, other, ranges_of(m.artifact));
+  const std::vector<float> of_int8 = values.caches[0].key->write;
+  take_scales(mixed, pair, m.spec, m.artifact);
+  take_scales(values, other, m.spec, m.artifact);
+  const ArtifactLayer& layer = m.artifact.layers[0];
+  EXPECT_EQ(mixed.caches[0].key->write, std::vector{layer.key.scale});
+  EXPECT_EQ(mixed.caches[0].value->write, std::vector{nvfp4_global_scale(layer.value.absmax)});
+  EXPECT_EQ(values.caches[0].key->write, of_int8);
+  EXPECT_EQ(values.caches[0].value->read, std::vector{layer.value.scale});
 }
 
 TEST(Variants, OnlyScalesThatFollowFromRangesNeedThem) {

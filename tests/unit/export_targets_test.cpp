@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "artifact/nvfp4_scale.h"
 #include "unit/export_fixture.h"
 
 namespace kvcal {

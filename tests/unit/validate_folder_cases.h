@@ -121,6 +121,43 @@ inline std::vector<FolderCase> declaration_cases() {
   return cases;
 }
 
+/// ModelOpt's list of modules, as 'export --recipe' writes a mixture.
+inline std::vector<FolderCase> list_cases() {
+  ScaleFolder mixture = modelopt_folder(true, "LlamaForCausalLM", "llama");
+  Json& said = mixture.config["quantization_config"];
+  said = {{"quant_method", "modelopt"},
+          {"quant_algo", "FP8"},
+          {"kv_cache_quant_algo", "MIXED_PRECISION"},
+          {"kv_cache_schema_version", 1},
+          {"kv_cache_deployment_supported", false}};
+  for (const auto& [layer, algorithm] : {std::pair{0, "FP8"}, {1, "NVFP4"}, {2, "FP8_K_NVFP4_V"}})
+    said["kv_cache_quantized_layers"][attention_of(layer)] = {{"quant_algo", algorithm}};
+  std::vector<FolderCase> cases = {{"a mixture", mixture, {}, {"S25"}, [](ScaleFolder&) {}}};
+  const auto add = [&](const char* name, std::function<void(Json&, Json&)> change) {
+    cases.push_back({name, mixture, {}, {"C21", "S25"}, [=](ScaleFolder& f) {
+                       Json& changed = f.config["quantization_config"];
+                       change(changed, changed["kv_cache_quantized_layers"]);
+                     }});
+  };
+  add("a list of another schema", [](Json& block, Json&) { block["kv_cache_schema_version"] = 2; });
+  add("a list without a schema", [](Json& block, Json&) { block.erase("kv_cache_schema_version"); });
+  add("a list under another word", [](Json& block, Json&) { block["kv_cache_quant_algo"] = "FP8"; });
+  add("a list under no word", [](Json& block, Json&) { block.erase("kv_cache_quant_algo"); });
+  add("a list of one algorithm", [](Json&, Json& list) {
+    for (Json& module : list) module["quant_algo"] = "NVFP4";
+  });
+  add("a module of no layer", [](Json&, Json& list) { list[attention_of(9)] = {{"quant_algo", "FP8"}}; });
+  add("a module of a projection", [](Json&, Json& list) { list[kFirst + ".k_proj"] = {{"quant_algo", "FP8"}}; });
+  add("an algorithm of weights", [](Json&, Json& list) { list[kFirst]["quant_algo"] = "W4A16_AWQ"; });
+  add("a module without one", [](Json&, Json& list) { list[kFirst] = Json::object(); });
+  cases.push_back({"another list beside", mixture, {}, {"C21", "S25"}, [](ScaleFolder& f) {
+                     f.files["hf_quant_config.json"] =
+                         R"({"quantization": {"kv_cache_quant_algo": "FP8", "kv_cache_schema_version": 1,
+                         "kv_cache_quantized_layers": {"model.layers.0.self_attn": {"quant_algo": "FP8"}}}})";
+                   }});
+  return cases;
+}
+
 /// What each tool's folder is to each server as it comes.
 inline std::vector<FolderCase> tool_cases() {
   const auto nothing = [](ScaleFolder&) {};
@@ -324,7 +361,7 @@ inline std::vector<FolderCase> fold_cases() {
 inline std::vector<FolderCase> folder_cases() {
   std::vector<FolderCase> all;
   for (const auto& group : {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases(),
-                            mtp_cases(), fold_cases()})
+                            mtp_cases(), fold_cases(), list_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
 }
