@@ -1,16 +1,15 @@
 // --to vllm-ascend: a checkpoint whose cache vLLM-Ascend stores in INT8, a scale and an offset for each channel of keys
 // and values (its "C8"), as ModelSlim would have written it around weights that are not quantized. Rules: vllm-ascend
-// 0.23.0.post1, quantization/modelslim_config.py, quantization/methods/kv_c8.py, patch/worker/patch_gqa_c8.py, whose
-// functions were executed; attention/attention_v1.py, which was read.
-#include <algorithm>
-#include <array>
-
+// 0.23.0.post1, quantization/modelslim_config.py, quantization/methods/kv_c8.py, patch/worker/patch_gqa_c8.py, and
+// 0.30.0rc2, quantization/configs/modelslim_config.py, quantization/methods/kv_cache/kv_c8.py, whose functions were
+// executed; attention/attention_v1.py, which was read.
 #include "artifact/json_text.h"
 #include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
 #include "export/checkpoint_target.h"
 #include "export/serve.h"
 #include "export/targets.h"
+#include "servers/ascend_support.h"
 
 namespace kvcal {
 namespace {
@@ -18,16 +17,11 @@ namespace {
 constexpr const char* kDescription = "quant_model_description.json";
 constexpr size_t kDescriptionBytes = size_t{64} << 20;
 
-// Whose load_weights looks for such tensors (patch_gqa_c8.py); other classes stop at them.
-constexpr std::array kClasses = {"Qwen3ForCausalLM", "Glm4MoeForCausalLM", "MiniMaxM2ForCausalLM"};
-
 void check(const ExportInput& input) {
   const std::string& architecture = input.model.spec.architecture;
-  if (std::ranges::find(kClasses, architecture) == kClasses.end())
-    fail(
-        "vLLM-Ascend 0.23 reads scales of an INT8 cache for Qwen3ForCausalLM, Glm4MoeForCausalLM and "
-        "MiniMaxM2ForCausalLM, not for " +
-        architecture);
+  if (const AscendSupport support = ascend_support(architecture); support.versions.empty())
+    fail("vLLM-Ascend 0.23 and 0.30 load no scales of an INT8 cache for " + architecture + ": " +
+         std::string(support.why_not));
   check_format(input.artifact, {"int8"}, "this cache of vLLM-Ascend is INT8");
   if (input.artifact.quantization.granularity != Granularity::Channel)
     fail("vLLM-Ascend takes one scale per channel, the scale file has one per " +
@@ -72,11 +66,13 @@ ExportPlan plan(const ExportInput& input) {
   result.files = {{kDescription, json_text(description)}};
   result.serving.commands = {"vllm serve " + shell_word(input.out.string()) + " --quantization ascend"};
   result.serving.notes = {
-      "for vLLM-Ascend alone: other servers stop at these tensors, or serve the folder without them",
+      "for vLLM-Ascend " + std::string(ascend_support(input.model.spec.architecture).versions) +
+          " alone: other servers stop at these tensors, or serve the folder without them",
       "heads must be a multiple of 32 wide, and --block-size a multiple of 32: its INT8 cache is laid out in such "
       "blocks",
       "the values are exact in bfloat16, rounded up: vLLM-Ascend keeps them in the model's dtype; offsets are 0",
-      "known from: vllm-ascend 0.23.0.post1, whose loading functions were executed alone, without an NPU"};
+      "known from: vllm-ascend 0.23.0.post1 and 0.30.0rc2, whose loading functions were executed alone, without an "
+      "NPU"};
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "servers/ascend_support.h"
 #include "servers/server_table.h"
 
 namespace kvcal {
@@ -298,6 +299,20 @@ Effect effect_of_orphan(const ServerSupport& s) {
   // All others walk the tree of modules, and stop where it ends.
   if (s.server.kind == ServerKind::Vllm) return looks_up(loader) ? Effect::Warned : Effect::Refused;
   return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;
+}
+
+AscendSupport ascend_support(std::string_view architecture) {
+  // Those that 0.23 patches (patch/worker/patch_gqa_c8.py); other classes stop at the tensors there.
+  constexpr std::array kPatched = {"Qwen3ForCausalLM", "Glm4MoeForCausalLM", "MiniMaxM2ForCausalLM"};
+  const ClassLine& line = class_named(architecture);
+  const bool is_patched = std::ranges::find(kPatched, architecture) != kPatched.end();
+  const bool is_mapped = line.vllm.loader == "mapped";
+  if (is_mapped && line.ascend == AscendLoading::Renamed) return {is_patched ? "0.23 and 0.30" : "0.30", ""};
+  if (is_patched) return {"0.23", ""};
+  if (!is_mapped) return {"", "vLLM's class has no attention that takes scales by these names"};
+  return {"", line.ascend == AscendLoading::Merged
+                  ? "its loader makes qkv_proj of k_proj before scales are renamed, so they are lost"
+                  : "what vLLM 0.30 does with this class's scales was not read"};
 }
 
 std::string scale_tensor(const ServerSupport& support, std::string_view attention, char site) {

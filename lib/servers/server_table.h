@@ -38,10 +38,18 @@ struct ClassLoading {
   bool json = false;        // SGLang: has load_kv_cache_scales
 };
 
+/// What becomes of INT8 scales of k_proj and v_proj in vLLM-Ascend 0.30, which renames them inside vLLM's loader.
+enum class AscendLoading : uint8_t {
+  Renamed,  // they reach the cache where vLLM's loader "maps", too
+  Merged,   // the class's loader makes qkv_proj of k_proj first: they are lost
+  NotRead   // a class of Transformers, none of its own, or one whose loader copies what is of k_proj
+};
+
 /// A class of models: a line of the table.
 struct ClassLine {
   std::string_view architecture;
   ClassLoading vllm, sglang;
+  AscendLoading ascend = AscendLoading::Renamed;
   const ClassLoading& by(ServerKind server) const { return server == ServerKind::Vllm ? vllm : sglang; }
 };
 

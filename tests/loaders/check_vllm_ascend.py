@@ -1,11 +1,19 @@
-"""Does vLLM-Ascend use the scales of an export? Its own functions, taken from its source, without an NPU and without vLLM:
+"""Does vLLM-Ascend use the scales of an export? Its own functions and those of the vLLM that it patches, taken from their
+sources, without an NPU and without either package:
 
-    pip download --no-deps --no-build-isolation --no-clean --no-binary :all: vllm-ascend==0.23.0.post1   # keeps the source
-    python3 tests/loaders/check_vllm_ascend.py EXPORT --expect EXPORT.expect.json --source vllm-ascend-0.23.0.post1
+    pip download --no-deps --no-build-isolation --no-clean --no-binary :all: vllm-ascend==0.30.0rc2   # keeps the source
+    python3 tests/loaders/check_vllm_ascend.py EXPORT --expect EXPORT.expect.json --source vllm_ascend-0.30.0rc2 --vllm vllm
+    python3 tests/loaders/check_vllm_ascend.py --classes --vllm vllm
 
-Exit status: 0, every layer has exactly the expected scales, on one rank and on two, and rounds with them; 1, one does not.
+`--vllm` is the folder vllm of the wheel 0.30.0, unpacked. For vllm-ascend 0.23.0.post1 it is not needed. `--classes` reads from
+vLLM's sources which classes merge projections before scales are renamed, and compares with lib/servers/server_table.cpp.
+
+Exit status: 0, every layer has exactly the expected scales, on one rank and on two, and rounds with them, or the table is right;
+1, something differs.
 """
 import argparse
+import ast
+import dataclasses
 import json
 import re
 import types
@@ -17,6 +25,7 @@ from safetensors import safe_open
 from own_functions import functions
 
 PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
+TABLE = Path(__file__).resolve().parents[2] / "lib/servers/server_table.cpp"
 
 
 def tensors(folder):
@@ -26,30 +35,81 @@ def tensors(folder):
             yield from ((name, file.get_tensor(name)) for name in file.keys())
 
 
-def config_of(folder, source):
+def one_of(source, *paths):
+    return next(source / "vllm_ascend" / path for path in paths if (source / "vllm_ascend" / path).exists())
+
+
+def classes_of(path, names, given):
+    """Classes that a file defines, made with the names given."""
+    tree = ast.parse(path.read_text())
+    tree.body = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in names]
+    exec(compile(tree, str(path), "exec", dont_inherit=True, flags=__import__("__future__").annotations.compiler_flag), given)
+    return [given[name] for name in names]
+
+
+def config_of(folder, source, vllm):
     """AscendModelSlimConfig, as far as it is about the cache."""
-    made = functions(
-        source / "vllm_ascend/quantization/modelslim_config.py",
-        ["AscendModelSlimConfig." + name for name in
-         ("_add_kvcache_quant_metadata", "is_c8_quant_layer", "get_cache_scale", "is_layer_skipped_ascend")],
-        {"re": re, "MappingProxyType": types.MappingProxyType})
-    config = types.SimpleNamespace(quant_description=json.load(open(folder / "quant_model_description.json")))
+    path = one_of(source, "quantization/configs/modelslim_config.py", "quantization/modelslim_config.py")
+    wanted = ["_add_kvcache_quant_metadata", "is_c8_quant_layer"]
+    given = {"re": re, "MappingProxyType": types.MappingProxyType}
+    is_mapped = "get_cache_scale_mapper" in path.read_text()
+    wanted += ["get_cache_scale_mapper"] if is_mapped else ["get_cache_scale", "is_layer_skipped_ascend"]
+    if is_mapped:
+        log = types.SimpleNamespace(warning_once=print)
+        [given["WeightsMapper"]] = classes_of(vllm / "model_executor/models/utils.py", ["WeightsMapper"],
+                                              {"dataclass": dataclasses.dataclass, "field": dataclasses.field,
+                                               "replace": dataclasses.replace, "logger": log})
+        upstream = vllm / "model_executor/layers/quantization/base_config.py"
+        text = ast.get_source_segment(upstream.read_text(), next(
+            n for n in ast.walk(ast.parse(upstream.read_text()))
+            if isinstance(n, ast.FunctionDef) and n.name == "get_cache_scale_mapper"))
+        text = "\n".join(line for line in text.splitlines() if " import WeightsMapper" not in line)
+        exec("from __future__ import annotations\n" + text, scope := dict(given))
+        given |= {"QuantizationConfig": types.SimpleNamespace(get_cache_scale_mapper=scope["get_cache_scale_mapper"]),
+                  "logger": log}
+    made = functions(path, ["AscendModelSlimConfig." + name for name in wanted], given)
+    config = types.SimpleNamespace(quant_description=json.load(open(folder / "quant_model_description.json")),
+                                   _has_mxfp_c8_recipe=False, enable_mxfp_c8_quant=False)
     for name, function in made.items():
         setattr(config, name.split(".")[1], types.MethodType(function, config))
     config._add_kvcache_quant_metadata()
+    config.mapper = given.get("WeightsMapper")
+    if is_mapped:
+        kinds = functions(path, ["_is_missing_v_shard", "get_quant_type_for_layer"], {"logger": log})
+        config.is_layer_skipped_ascend = lambda prefix, packed: kinds["get_quant_type_for_layer"](
+            config.quant_description, prefix, packed) is None
     return config
+
+
+def loaded_by_mapper(folder, config, parameters):
+    """As AutoWeightsLoader renames, where the class merges nothing first; what has a parameter's name reaches it."""
+    passed_on = []
+    for name, tensor in (config.mapper() | config.get_cache_scale_mapper()).apply(tensors(folder)):
+        if name in parameters:
+            parameters[name].weight_loader(parameters[name], tensor)
+        else:
+            passed_on.append(name)
+    return passed_on
+
+
+def loaded_by_patch(folder, source, config, parameters):
+    log = types.SimpleNamespace(info_once=print, warning=lambda *a: (_ for _ in ()).throw(SystemExit(str(a))))
+    made = functions(source / "vllm_ascend/patch/worker/patch_gqa_c8.py", ["_patched_causal_lm_load_weights"],
+                     {"default_weight_loader": None, "logger": log, "Iterable": None, "torch": torch})
+    model = types.SimpleNamespace(quant_config=config, named_parameters=lambda: parameters.items())
+    passed_on = []
+    made["_patched_causal_lm_load_weights"](
+        model, tensors(folder), lambda self, weights: set(passed_on.extend(name for name, _ in weights) or ()))
+    return passed_on
 
 
 def load(folder, source, config, layers, prefix):
     """The attention layers after load_weights, and the names that went on to the class's own loader."""
-    log = types.SimpleNamespace(info_once=print, warning=lambda *a: (_ for _ in ()).throw(SystemExit(str(a))))
-    names = {"torch": torch, "logger": log}
+    log = types.SimpleNamespace(info_once=print)
     method = functions(
-        source / "vllm_ascend/quantization/methods/kv_c8.py",
+        one_of(source, "quantization/methods/kv_cache/kv_c8.py", "quantization/methods/kv_c8.py"),
         ["_c8_kv_scale_weight_loader", "AscendC8KVCacheAttentionMethod.create_weights",
-         "AscendC8KVCacheAttentionMethod.process_weights_after_loading"], names)
-    made = functions(source / "vllm_ascend/patch/worker/patch_gqa_c8.py", ["_patched_causal_lm_load_weights"],
-                     {"default_weight_loader": None, "logger": log, "Iterable": None, "torch": torch})
+         "AscendC8KVCacheAttentionMethod.process_weights_after_loading"], {"torch": torch, "logger": log})
     torch.set_default_dtype(torch.bfloat16)
     modules, parameters = {}, {}
     for layer in layers:
@@ -59,10 +119,8 @@ def load(folder, source, config, layers, prefix):
         method["AscendC8KVCacheAttentionMethod.create_weights"](types.SimpleNamespace(is_kv_producer=False),
                                                                 modules[layer])
         parameters.update((f"{attention}.{name}", p) for name, p in modules[layer].named_parameters())
-    model = types.SimpleNamespace(quant_config=config, named_parameters=lambda: parameters.items())
-    passed_on = []
-    made["_patched_causal_lm_load_weights"](
-        model, tensors(folder), lambda self, weights: set(passed_on.extend(name for name, _ in weights) or ()))
+    passed_on = (loaded_by_mapper(folder, config, parameters) if config.mapper
+                 else loaded_by_patch(folder, source, config, parameters))
     for module in modules.values():
         method["AscendC8KVCacheAttentionMethod.process_weights_after_loading"](None, module)
     return modules, passed_on
@@ -87,18 +145,72 @@ def rounds(source, module, n_heads, width, rank, n_ranks):
     return layer
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("export", type=Path)
-    parser.add_argument("--expect", type=Path, required=True)
-    parser.add_argument("--source", type=Path, required=True)
-    args = parser.parse_args()
+class Sources:
+    """Classes of vllm/model_executor/models, as far as text tells."""
+
+    def __init__(self, vllm):
+        self.models, self.trees = vllm / "model_executor/models", {}
+
+    def tree(self, module):
+        if module not in self.trees:
+            path = self.models / (module + ".py")
+            self.trees[module] = ast.parse(path.read_text()).body if path.exists() else []
+        return self.trees[module]
+
+    def line_of(self, module, name):
+        """The class and those that it inherits from, each with its module."""
+        for node in self.tree(module):
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                bases = [b.id for b in node.bases if isinstance(b, ast.Name)]
+                return [(node, module)] + [found for base in bases for found in self.line_of(module, base)]
+            if isinstance(node, ast.ImportFrom) and node.module and name in [a.asname or a.name for a in node.names]:
+                return self.line_of(node.module.removeprefix("vllm.model_executor.models."),
+                                    next(a.name for a in node.names if (a.asname or a.name) == name))
+        return []
+
+    def merges(self, module, name, depth=0):
+        """Whether a class's hf_to_vllm_mapper, with those that it refers to, makes something else of k_proj."""
+        for node, where in self.line_of(module, name):
+            for statement in node.body:
+                if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "hf_to_vllm_mapper":
+                    text = ast.unparse(statement.value)
+                    others = re.findall(r"(\w+)\.hf_to_vllm_mapper", text)
+                    return ("orig_to_new_stacked" in text and "k_proj" in text) or any(
+                        depth < 6 and self.merges(where, other, depth + 1) for other in others)
+        return False
+
+    def loading(self, module, name):
+        for node, _ in self.line_of(module, name):
+            for statement in node.body:
+                if isinstance(statement, ast.FunctionDef) and statement.name == "load_weights":
+                    text = ast.unparse(statement)
+                    if "AutoWeightsLoader" not in text or "v_proj" in text or "mapper=mapper" in text:
+                        return "NotRead"
+                    return "Merged" if "mapper=" in text and self.merges(module, name) else "Renamed"
+        return "NotRead"
+
+
+def differing_classes(vllm):
+    """Lines of the table that vLLM's sources contradict."""
+    sources = Sources(vllm)
+    registry = {a: (m, c) for a, m, c in
+                re.findall(r'"(\w+)":\s*\(\s*"([\w.]+)",\s*"(\w+)",?\s*\)', (sources.models / "registry.py").read_text())}
+    table = TABLE.read_text().split("kClasses = {")[1].split("kMtpClasses")[0]
+    for line in table.split("ClassLine{")[1:]:
+        architecture, loader = re.match(r'\s*"(\w+)",\s*\{"([^"]+)"', line).groups()
+        said = next((word for word in ("Merged", "NotRead") if f", {word}}}" in re.sub(r"\s+", " ", line)), "Renamed")
+        found = sources.loading(*registry[architecture]) if architecture in registry else "NotRead"
+        if loader == "mapped" and said not in (found, "NotRead"):
+            yield f"{architecture}: the table says {said}, vLLM's source {found}"
+
+
+def check_export(args):
     expected = json.load(open(args.expect))["layers"]
     config_json = json.load(open(args.export / "config.json"))
     n_heads = config_json["num_key_value_heads"]
-    config = config_of(args.export, args.source)
+    config = config_of(args.export, args.source, args.vllm)
     modules, passed_on = load(args.export, args.source, config, expected, "model.")
-    assert not [name for name in passed_on if "kv_cache_" in name], "scales reached the class's own loader"
+    assert not [name for name in passed_on if "_cache_" in name], "scales reached the class's own loader"
     for name in passed_on:
         if name.endswith("self_attn.q_proj.weight"):
             fused = name.removesuffix(".q_proj.weight") + ".qkv_proj"
@@ -115,6 +227,21 @@ def main():
                          for r in range(n_ranks)]
                 assert (torch.cat(parts, dim=1).float().flatten() == want).all(), f"layer {layer} {site}, {n_ranks} ranks"
     print(f"{len(modules)} layers, {n_heads} KV heads: scales, offsets and rounding as expected")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("export", type=Path, nargs="?")
+    parser.add_argument("--expect", type=Path)
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--vllm", type=Path)
+    parser.add_argument("--classes", action="store_true")
+    args = parser.parse_args()
+    if not args.classes:
+        return check_export(args)
+    differing = list(differing_classes(args.vllm))
+    print("\n".join(differing) or "the table is as vLLM's sources have it")
+    raise SystemExit(bool(differing))
 
 
 if __name__ == "__main__":

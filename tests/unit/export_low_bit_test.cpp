@@ -112,9 +112,19 @@ TEST(ExportVllmAscend, IsTheSameModelAndNotExportedTwice) {
   EXPECT_EQ(kv_scale_tensors(Checkpoint::open(qwen.out())).size(), 4 * qwen.model().spec.caches.size());
 }
 
+/// Of 0.30 by the loader of the class; 0.23 patches three.
+TEST(ExportVllmAscend, NamesTheVersionsThatLoadTheClass) {
+  for (const auto& [golden, versions] : {std::pair{"qwen3", "for vLLM-Ascend 0.23 and 0.30 alone"},
+                                         {"llama", "for vLLM-Ascend 0.30 alone"},
+                                         {"qwen3_5", "for vLLM-Ascend 0.30 alone"}})
+    EXPECT_TRUE(contains(Exported(golden).write("vllm-ascend", make_per_channel).serving.notes.front(), versions))
+        << golden;
+}
+
 TEST(ExportVllmAscend, Refuses) {
-  const Exported qwen("qwen3"), llama("llama");
-  EXPECT_TRUE(contains(refusal(llama, "vllm-ascend", make_per_channel), "not for LlamaForCausalLM"));
+  const Exported qwen("qwen3"), cohere("cohere"), starcoder("starcoder2");
+  EXPECT_TRUE(contains(refusal(cohere, "vllm-ascend", make_per_channel), "makes qkv_proj of k_proj before"));
+  EXPECT_TRUE(contains(refusal(starcoder, "vllm-ascend", make_per_channel), "was not read"));
   EXPECT_TRUE(contains(refusal(qwen, "vllm-ascend", make_int8), "--granularity channel"));
   EXPECT_TRUE(contains(refusal(qwen, "vllm-ascend", [](Artifact&) {}), "--dtype int8"));
   ExportOptions skip;
