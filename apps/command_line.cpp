@@ -22,8 +22,9 @@ namespace {
 
 // In the order of --help: the order in which a new user needs them.
 constexpr void (*kVerbs[])(CLI::App&, Job&) = {
-    add_inspect,  add_plan,   add_prompts, add_generate, add_calibrate, add_launch,  add_stats,  add_merge, add_solve,
-    add_evaluate, add_export, add_fold,    add_validate, add_doctor,    add_explain, add_report, add_diff,  add_drift,
+    add_inspect, add_plan,    add_prompts,  add_generate, add_calibrate, add_launch, add_stats,
+    add_merge,   add_solve,   add_evaluate, add_export,   add_apply,     add_fold,   add_validate,
+    add_doctor,  add_explain, add_report,   add_diff,     add_drift,
 };
 
 constexpr const char* kFooter =

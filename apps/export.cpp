@@ -1,5 +1,5 @@
 // kvcal export SCALES: what a server loads, and the command that serves it.
-#include "export/export.h"
+#include "export.h"
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -9,6 +9,8 @@
 #include "artifact/json_text.h"
 #include "base/atomic_folder.h"
 #include "build_info.h"
+#include "export/pack.h"
+#include "export/serve.h"
 #include "hub_cache.h"
 #include "idle_options.h"
 #include "output_file.h"
@@ -21,6 +23,7 @@ namespace {
 struct ExportFlags {
   ExportRequest request;
   std::string skip_layers;
+  std::vector<std::filesystem::path> include;
   bool no_query = false, undo = false, json = false;
 };
 
@@ -137,12 +140,28 @@ Exit print_file(ExportRequest request) {
   return Exit::Done;
 }
 
+constexpr const char* kPack = "pack";
+
+Exit export_pack(const ExportFlags& flags) {
+  const ExportRequest& r = flags.request;
+  if (r.out.empty()) fail("--out is required; see 'kvcal export --help'");
+  write_pack(
+      {r.scales, r.model, r.out, r.recipe, flags.include, std::string("kvcal ") + build_info().version, r.write.force});
+  write_line(quoted(r.out.string()), ": a pack; read back and verified");
+  write_line();
+  write_line("next: sign its SHA256SUMS before you publish it; whoever has the checkpoint applies it:");
+  write_line("  kvcal apply ", shell_word(r.out.string()), " MODEL -o OUT");
+  return Exit::Done;
+}
+
 Exit run(const ExportFlags& flags) {
   if (flags.undo) return undo(flags.request, flags.json);
   ExportRequest request = flags.request;
-  find_exporter(request.target);
+  if (request.target != kPack) find_exporter(request.target);
   if (request.scales.empty()) fail("export: SCALES is required; see 'kvcal export --help'");
   if (request.model.empty()) fail("export: --model is required; see 'kvcal export --help'");
+  if (request.target == kPack) return export_pack(flags);
+  if (!flags.include.empty()) fail("--include is for '--to pack', not for '--to " + request.target + "'");
   request.options.query = !flags.no_query;
   request.write.tool_version = std::string("kvcal ") + build_info().version;
   read_skip_layers(flags.skip_layers, request.options);
@@ -150,15 +169,14 @@ Exit run(const ExportFlags& flags) {
     if (flags.json) fail("--json and --out - both print to standard output, expected one of them");
     return print_file(std::move(request));
   }
-  (flags.json ? print_json : print_text)(request, export_scales(request));
-  return Exit::Done;
+  return run_export(request, flags.json);
 }
 
 std::string targets_text() {
   std::string text = "Targets:\n";
   for (const Exporter& e : exporters())
     text += "  " + std::string(e.name) + std::string(13 - e.name.size(), ' ') + std::string(e.what) + "\n";
-  return text;
+  return text + "  pack         scale file, recipe and --include in a folder without weights, for 'kvcal apply'\n";
 }
 
 void add_options(CLI::App& verb, ExportFlags& flags) {
@@ -191,6 +209,9 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
                   "scales: another copy of the same model, such as a quantized one (repeatable)")
       ->type_name("CHECKPOINT")
       ->take_all();
+  verb.add_option("--include", flags.include, "pack: another file that goes with it: statistics, a page (repeatable)")
+      ->type_name("FILE")
+      ->take_all();
   verb.add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");
   verb.add_flag("--in-place", request.write.in_place, "Modify the model's folder itself, atomically");
   verb.add_flag("--undo", flags.undo, "Undo an --in-place export");
@@ -200,6 +221,11 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
 }
 
 }  // namespace
+
+Exit run_export(const ExportRequest& request, bool json) {
+  (json ? print_json : print_text)(request, export_scales(request));
+  return Exit::Done;
+}
 
 void add_export(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ExportFlags>();
@@ -223,7 +249,11 @@ void add_export(CLI::App& app, Job& chosen) {
       refuse_idle(
           *verb, "with --undo",
           {"SCALES", "--to", "--out", "--granularity", "--no-query", "--skip-layers", "--recipe", "--allow-keep16",
-           "--replace-scales", "--tp", "--nvfp4", "--also-for", "--copy", "--in-place", "--dry-run"});
+           "--replace-scales", "--tp", "--nvfp4", "--also-for", "--include", "--copy", "--in-place", "--dry-run"});
+    if (flags->request.target == kPack)
+      refuse_idle(*verb, "with --to pack",
+                  {"--granularity", "--no-query", "--skip-layers", "--allow-keep16", "--replace-scales", "--tp",
+                   "--nvfp4", "--also-for", "--copy", "--in-place", "--dry-run", "--json"});
     refuse_idle_force(*verb, flags->request.out);
     chosen = [flags] {
       if (!flags->request.write.in_place && !flags->undo)

@@ -14,6 +14,7 @@
 #include "base/read_file.h"
 #include "build_info.h"
 #include "check/artifact_checks.h"
+#include "export/pack.h"
 #include "hub_cache.h"
 #include "idle_options.h"
 #include "solve/solution.h"
@@ -137,6 +138,21 @@ Report report_on_statistics(const ValidateFlags& flags, const ValidateInput& inp
   return report;
 }
 
+/// Throws Error for a pack that is not as it was packed; its scale file and evaluation are checked like any.
+Validated validated_pack(const ValidateFlags& flags, const std::string& schema) {
+  if (!flags.scales.empty() || !flags.statistics.empty())
+    fail("validate: --scales and --stats are not for packs, and " + quoted(flags.file) + " is one");
+  const Pack pack = read_pack(flags.file);
+  const std::optional<ModelIdentity> model = model_of(flags);
+  if (model) check_is_for(pack, *model);
+  Report report = report_on_scales(flags, ValidateInput(pack.scales().string()), schema);
+  if (pack.has_recipe)
+    report.merge(validate_evaluation(ValidateInput(pack.recipe().string()).text(),
+                                     {model ? &*model : nullptr, pack.scales(), pack.recipe()}),
+                 pack.recipe().string());
+  return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
+}
+
 Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
   const ValidateInput input(flags.file);
   const bool is_evaluation = input.kind() == FileKind::Evaluation;
@@ -166,7 +182,9 @@ Exit run(const ValidateFlags& flags) {
   const std::string schema(artifact_schema());
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(flags.file, ignored);
-  const Validated result = folder ? validated_folder(flags, schema) : validated_file(flags, schema);
+  const Validated result = !folder               ? validated_file(flags, schema)
+                           : is_pack(flags.file) ? validated_pack(flags, schema)
+                                                 : validated_folder(flags, schema);
   print(result, format);
   return result.passed() ? Exit::Done : Exit::Findings;
 }
@@ -178,8 +196,8 @@ void add_validate(CLI::App& app, Job& chosen) {
   CLI::App* verb =
       app.add_subcommand("validate", "Check a scale file, statistics, an evaluation or a checkpoint with KV scales");
   verb->add_option("FILE", flags->file,
-                   "kv-cache-scales.json, a statistics file, evaluation.json ('-': standard input), or a checkpoint "
-                   "folder with KV scales");
+                   "kv-cache-scales.json, a statistics file, evaluation.json ('-': standard input), a checkpoint "
+                   "folder with KV scales, or a pack");
   verb->add_option("--model", flags->model, "Checkpoint folder that the file is for")->type_name("MODEL");
   verb->add_option("--server", flags->servers,
                    "Server to check for, such as vllm@0.33 or sglang@0.5.23 (default for folders: both)")

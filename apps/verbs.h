@@ -25,6 +25,7 @@ using Job = std::function<Exit()>;
 
 /// Adds the verb to the command line. When the user chooses it, `chosen` becomes its job; nothing is opened before that
 /// job runs. Results go to standard output, everything else to standard error; errors are thrown.
+void add_apply(CLI::App& app, Job& chosen);
 void add_calibrate(CLI::App& app, Job& chosen);
 void add_diff(CLI::App& app, Job& chosen);
 void add_doctor(CLI::App& app, Job& chosen);

@@ -1,0 +1,171 @@
+#include "export/pack.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "artifact/json_text.h"
+#include "base/atomic_folder.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "export/layer_scales.h"
+#include "export/recipe.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "kvcal-pack";
+constexpr JsonLimits kLimits{.max_bytes = size_t{1} << 20, .max_depth = 8};
+
+std::string sha256_of_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(quoted(path.string()) + ": cannot be opened");
+  Sha256 hash;
+  std::vector<char> part(size_t{1} << 20);
+  while (file) {
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    hash.update(std::string_view(part.data(), static_cast<size_t>(file.gcount())));
+  }
+  if (file.bad()) fail(quoted(path.string()) + ": cannot be read to its end");
+  return hash.hex();
+}
+
+/// ".../models--org--name/snapshots/<revision>", where the folder is one of the Hub's cache.
+void take_revision(const fs::path& folder, Pack& pack) {
+  const std::string name = folder.parent_path().parent_path().filename().string();
+  constexpr std::string_view kModels = "models--";
+  if (folder.parent_path().filename() != "snapshots" || !name.starts_with(kModels)) return;
+  pack.repository = name.substr(kModels.size());
+  if (const size_t at = pack.repository.find("--"); at != pack.repository.npos) pack.repository.replace(at, 2, "/");
+  pack.revision = folder.filename().string();
+}
+
+std::string manifest_text(const Pack& pack, const std::string& tool_version) {
+  Json model = {{"architecture", pack.architecture},
+                {"weights_fingerprint", pack.weights_fingerprint},
+                {"config_sha256", pack.config_sha256}};
+  if (!pack.revision.empty()) {
+    model["repository"] = pack.repository;
+    model["revision"] = pack.revision;
+  }
+  Json json = {{"format", kFormat}, {"version", "1.0"}, {"tool_version", tool_version}, {"model", model}};
+  json["scales"] = kPackScales;
+  if (pack.has_recipe) json["recipe"] = kPackEvaluation;
+  return json_text(json);
+}
+
+/// Where each file comes from, by its name in the pack.
+std::map<std::string, fs::path> sources_of(const PackRequest& request) {
+  std::map<std::string, fs::path> files = {{kPackScales, request.scales}};
+  if (!request.recipe.empty()) files[kPackEvaluation] = request.recipe;
+  for (const fs::path& path : request.include) {
+    const std::string name = path.filename().string();
+    if (name == kPackManifest || name == kPackSums || name.find('\n') != name.npos || !files.emplace(name, path).second)
+      fail("--include " + quoted(path.string()) + ": the pack has a file " + quoted(name) + " already; rename it");
+  }
+  return files;
+}
+
+std::map<std::string, std::string> read_sums(const fs::path& folder) {
+  std::map<std::string, std::string> sums;
+  std::stringstream lines(read_file(folder / kPackSums, size_t{1} << 20));
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_sum =
+        line.size() > 66 && line.find_first_not_of("0123456789abcdef") == 64 && line.substr(64, 2) == "  ";
+    const std::string name = is_sum ? line.substr(66) : "";
+    if (!is_sum || name.find('/') != name.npos || name == "." || name == "..")
+      fail(std::string(kPackSums) + " has the line " + quoted(line) + ", expected a digest and the name of a file");
+    sums[name] = line.substr(0, 64);
+  }
+  return sums;
+}
+
+void check_sums(const fs::path& folder, bool has_recipe) {
+  const std::map<std::string, std::string> sums = read_sums(folder);
+  for (const std::string name : {kPackManifest, kPackScales, kPackEvaluation})
+    if (!sums.contains(name) && (name != kPackEvaluation || has_recipe))
+      fail(std::string(kPackSums) + " does not name " + quoted(name));
+  for (const auto& [name, digest] : sums)
+    if (sha256_of_file(folder / name) != digest)
+      fail(quoted(name) + " is not the file that was packed: its digest is another one than in " + kPackSums);
+}
+
+std::string shown(const std::string& hash) { return hash.substr(0, 12); }
+
+/// "org/name at 0123456789ab, Qwen3ForCausalLM"
+std::string name_of(const Pack& pack) {
+  return (pack.revision.empty() ? "" : pack.repository + " at " + shown(pack.revision) + ", ") + pack.architecture;
+}
+
+}  // namespace
+
+void write_pack(const PackRequest& request) {
+  const std::string text = read_artifact_text(request.scales);
+  const Artifact artifact = parse_artifact(text, request.scales);
+  const ModelIdentity model = identify_model(request.model);
+  check_fits(artifact, model);
+  if (!request.recipe.empty()) recipe_for(request.recipe, artifact, sha256_hex(text), model, find_exporter("modelopt"));
+  std::error_code ignored;
+  const bool replaces = request.force && is_pack(request.out);
+  if (request.force && !replaces && fs::exists(request.out, ignored))
+    fail(quoted(request.out.string()) + " is no pack: --force does not delete other folders");
+  Pack pack{{}, model.spec.architecture, model.weights_fingerprint, model.config_sha256, "",
+            "", !request.recipe.empty()};
+  take_revision(model.folder, pack);
+  AtomicFolder folder(request.out, replaces ? Existing::Replace : Existing::Refuse);
+  for (const auto& [name, source] : sources_of(request)) fs::copy_file(source, folder.path() / name);
+  write_file_atomically(folder.path() / kPackManifest, manifest_text(pack, request.tool_version), Existing::Refuse);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path())) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  std::string sums;
+  for (const std::string& name : names) sums += sha256_of_file(folder.path() / name) + "  " + name + "\n";
+  write_file_atomically(folder.path() / kPackSums, sums, Existing::Refuse);
+  read_pack(folder.path());
+  folder.commit();
+}
+
+bool is_pack(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kPackManifest, ignored);
+}
+
+Pack read_pack(const fs::path& folder) {
+  if (!is_pack(folder)) fail(quoted(folder.string()) + ": is no pack: it has no " + kPackManifest);
+  return while_doing(quoted(folder.string()), [&] {
+    const Json json = read_json_file(folder / kPackManifest, kLimits);
+    if (!json.is_object() || get_string_or(json, "format", "") != kFormat ||
+        get_string_or(json, "version", "") != "1.0")
+      fail(std::string(kPackManifest) + " is no manifest of a pack, version 1.0");
+    const Json* model = find_member(json, "model");
+    if (!model || !model->is_object()) fail(std::string(kPackManifest) + " names no model");
+    Pack pack{folder,
+              get_string(*model, "architecture"),
+              get_string(*model, "weights_fingerprint"),
+              get_string(*model, "config_sha256"),
+              get_string_or(*model, "repository", ""),
+              get_string_or(*model, "revision", ""),
+              find_member(json, "recipe") != nullptr};
+    check_sums(folder, pack.has_recipe);
+    return pack;
+  });
+}
+
+void check_is_for(const Pack& pack, const ModelIdentity& model) {
+  const std::string name = quoted(pack.folder.string()), folder = quoted(model.folder.string());
+  if (pack.weights_fingerprint != model.weights_fingerprint)
+    fail(name + " is for " + name_of(pack) + ", fingerprint " + shown(pack.weights_fingerprint) + "; the weights of " +
+         folder + " have " + shown(model.weights_fingerprint) +
+         (model.was(pack.weights_fingerprint) ? ", folded since" : "") +
+         ": apply it to the checkpoint that was measured");
+  if (pack.config_sha256 != model.config_sha256)
+    fail(name + " is for " + name_of(pack) + " with another config.json (" + shown(pack.config_sha256) +
+         ") than that of " + folder + " (" + shown(model.config_sha256) +
+         "): RoPE, norm and scaling settings change what is cached");
+}
+
+}  // namespace kvcal

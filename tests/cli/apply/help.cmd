@@ -1,0 +1,1 @@
+kvcal apply --help

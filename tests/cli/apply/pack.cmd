@@ -1,0 +1,31 @@
+# A pack is applied to the checkpoint that it is for, gives the bytes of an export, and is refused for what has changed.
+set -- "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2
+kvcal calibrate "$@" -q -o s.json --stats run.kvstats
+kvcal evaluate "$@" --scales s.json --choose fp8_e4m3,nvfp4,fp8_e4m3:nvfp4 --max-kl 1 -q -o e.json
+model=$SOURCE/datasets/demo/stressed
+kvcal export s.json --model "$model" --to pack --recipe e.json --include run.kvstats -o pack
+cut -c67- pack/SHA256SUMS
+(cd pack && sha256sum -c --quiet SHA256SUMS) && cmp pack/kv-cache-scales.json s.json && cmp pack/evaluation.json e.json
+kvcal validate pack --model "$model" | tail -1
+kvcal apply pack "$model" --to modelopt -o applied | sed -n '1p;/do not start/p'
+kvcal export s.json --model "$model" --to modelopt --recipe e.json -o exported >text
+diff -r applied exported && echo the same bytes
+cp -rL "$model" place && chmod -R u+w place
+kvcal apply pack place --in-place --to modelopt >text && cmp place/model-kv-scales.safetensors exported/model-kv-scales.safetensors
+kvcal export --undo --model place
+# The same pack for vLLM, which has no such mixture; for a file; for another model; changed; no pack.
+kvcal apply pack "$model" -o no || echo exit $?
+kvcal apply pack "$model" --to json -o no || echo exit $?
+kvcal apply pack "$SOURCE/datasets/demo/natural" -o no || echo exit $?
+sed -i 's/"rms_norm_eps": .*/"rms_norm_eps": 0.5,/' place/config.json && kvcal apply pack place -o no || echo exit $?
+cp -r pack changed && sed -i 's/"policy": "/"policy": "a/' changed/kv-cache-scales.json
+kvcal apply changed "$model" -o no || echo exit $?
+kvcal validate changed || echo exit $?
+cp -r pack unlisted && sed -i '/kv-cache-scales/d' unlisted/SHA256SUMS && kvcal apply unlisted "$model" -o no || echo exit $?
+kvcal apply "$model" "$model" -o no || echo exit $?
+kvcal export s.json --model "$model" --to pack --include e.json --include e.json -o no || echo exit $?
+kvcal export s.json --model "$SOURCE/datasets/demo/natural" --to pack -o no || echo exit $?
+kvcal export s.json --model "$model" --to pack -o place --force || echo exit $?
+kvcal export s.json --model "$model" --include e.json -o no || echo exit $?
+kvcal export s.json --model "$model" --to pack -o pack --force && ls pack
+ls -d no 2>/dev/null || echo nothing written
