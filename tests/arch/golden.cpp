@@ -19,11 +19,11 @@ std::vector<std::vector<int32_t>> Golden::sequences() const {
 
 std::vector<float> Golden::tensor(const std::string& name) const { return golden_tensor(file, name); }
 
-std::vector<float> kept_tokens(const std::vector<float>& stream, size_t n_tokens) {
-  const size_t width = stream.size() / n_tokens;
+std::vector<float> kept_tokens(const std::vector<float>& rows, size_t n_tokens) {
+  const size_t width = rows.size() / n_tokens;
   std::vector<float> kept;
   for (size_t token = 0; token < n_tokens; token += 4)
-    for (size_t i = 0; i < width; ++i) kept.push_back(stream[token * width + i]);
+    for (size_t i = 0; i < width; ++i) kept.push_back(rows[token * width + i]);
   return kept;
 }
 

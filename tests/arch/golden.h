@@ -21,8 +21,9 @@ struct Golden {
   std::vector<float> tensor(const std::string& name) const;
 };
 
-/// Of the residual stream after a layer, [tokens, width], the tokens that a golden keeps: every fourth, from the first.
-std::vector<float> kept_tokens(const std::vector<float>& stream, size_t n_tokens);
+/// Of rows [tokens, width] those of the tokens that a golden keeps of the residual stream, and of what bf16 makes of K,
+/// V and Q: every fourth, from the first.
+std::vector<float> kept_tokens(const std::vector<float>& rows, size_t n_tokens);
 
 /// A tensor of a golden's file as float. Throws Error when there is none of this name.
 std::vector<float> golden_tensor(const SafetensorsFile& file, const std::string& name);
