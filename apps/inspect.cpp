@@ -200,8 +200,8 @@ Json to_json(const Inspection& i) {
     const ModelSpec& spec = i.model->spec();
     const MemoryNeeds m = memory_needs(spec);
     out["n_kv_layers"] = spec.caches.size();
-    out["recurrent_state_bytes"] = {{"f32", slot_bytes(spec, StateFormat::F32, 1)},
-                                    {"bf16", slot_bytes(spec, StateFormat::BF16, 1)}};
+    out["recurrent_state_bytes"] = {{"f32", slot_bytes(spec, StateWidth::F32, 1)},
+                                    {"bf16", slot_bytes(spec, StateWidth::BF16, 1)}};
     out["parameters"] = parameters_of(spec);
     out["max_positions"] = spec.max_positions;
     if (spec.indexed_beyond > 0) out["indexed_beyond"] = spec.indexed_beyond;
@@ -276,9 +276,9 @@ void print_model(const ModelSpec& spec, bool mtp_layer) {
   write_line("KV cache:      ", spec.caches.size(), " of ", spec.layers.size(), " layers, ",
              grouped(kv_bytes_per_token(spec, 2)), " bytes per token in BF16, ", grouped(kv_bytes_per_token(spec, 1)),
              " in FP8");
-  if (const int64_t state = slot_bytes(spec, StateFormat::F32, 1); state > 0)
+  if (const int64_t state = slot_bytes(spec, StateWidth::F32, 1); state > 0)
     write_line("state:         ", grouped(state), " bytes per sequence in F32, ",
-               grouped(slot_bytes(spec, StateFormat::BF16, 1)), " in BF16, of recurrent layers");
+               grouped(slot_bytes(spec, StateWidth::BF16, 1)), " in BF16, of recurrent layers");
   if (mtp_layer) write_line("MTP layer:     'calibrate --mtp' measures its cache, too, for servers that draft with it");
   if (spec.indexed_beyond > 0)
     write_line("indexer:       in sequences of more than ", grouped(spec.indexed_beyond),

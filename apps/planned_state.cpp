@@ -26,16 +26,16 @@ std::string text_of(const NamedEngine& named) {
   return std::string(name_of(named.server)) + (named.version ? " " + str(*named.version) : "");
 }
 
-std::optional<StateFormat> format_of(std::string_view type) {
-  if (type == "float32") return StateFormat::F32;
-  if (type == "bfloat16") return StateFormat::BF16;
-  if (type == "float16") return StateFormat::F16;
+std::optional<StateWidth> format_of(std::string_view type) {
+  if (type == "float32") return StateWidth::F32;
+  if (type == "bfloat16") return StateWidth::BF16;
+  if (type == "float16") return StateWidth::F16;
   return std::nullopt;
 }
 
-StateFormat asked_format(const std::string& name) {
+StateWidth asked_format(const std::string& name) {
   std::vector<std::string> names;
-  for (const StateFormat format : kStateFormats) {
+  for (const StateWidth format : kStateFormats) {
     if (name == name_of(format)) return format;
     names.emplace_back(name_of(format));
   }
@@ -63,7 +63,7 @@ std::string origin(const PlannedState& state) {
 }
 
 // With the state in another type, all else as planned.
-Capacity with_state(const ModelSpec& spec, const Capacity& c, StateFormat format) {
+Capacity with_state(const ModelSpec& spec, const Capacity& c, StateWidth format) {
   Deployment deployment = c.deployment;
   deployment.state.format = format;
   return capacity_of(spec, deployment, c.weights);
@@ -89,15 +89,14 @@ PlannedState planned_state(const StateFlags& flags, const Json& config, const Mo
   request.version = state.server.version;
   state.type = state_type(request);
   state.asked = !flags.dtype.empty();
-  state.storage.format =
-      state.asked ? asked_format(flags.dtype) : format_of(state.type.name).value_or(StateFormat::F32);
+  state.storage.format = state.asked ? asked_format(flags.dtype) : format_of(state.type.name).value_or(StateWidth::F32);
   set_slots(flags, spec, state);
   return state;
 }
 
 void print_state(const PlannedState& state, const ModelSpec& spec, const Capacity& c) {
   if (!has_state(spec)) return;
-  const StateFormat format = state.storage.format;
+  const StateWidth format = state.storage.format;
   const int64_t tp = c.deployment.tp;
   std::string kinds;
   for (const StateCost& cost : cost_of_state(spec, format, tp))
@@ -113,7 +112,7 @@ void print_state_types(const ModelSpec& spec, const Capacity& c, int64_t context
   if (!has_state(spec)) return;
   using enum Table::Align;
   Table table({{"state in"}, {"a slot", Right}, {"sequences with BF16", Right}, {"with FP8", Right}});
-  for (const StateFormat format : kStateFormats) {
+  for (const StateWidth format : kStateFormats) {
     const Capacity other = with_state(spec, c, format);
     table.add_row({title_of(format) + std::string(format == c.deployment.state.format ? " *" : ""),
                    grouped(slot_bytes(spec, format, c.deployment.tp)),
@@ -133,7 +132,7 @@ Json state_json(const PlannedState& state, const ModelSpec& spec, const Capacity
                      {"n_layers", cost.n_layers},
                      {"state_bytes", cost.state_bytes},
                      {"conv_bytes", cost.conv_bytes}});
-  for (const StateFormat format : kStateFormats) {
+  for (const StateWidth format : kStateFormats) {
     const Capacity other = with_state(spec, c, format);
     types[std::string(name_of(format))] = {
         {"slot_bytes", slot_bytes(spec, format, c.deployment.tp)},

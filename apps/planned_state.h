@@ -17,7 +17,7 @@ struct StateFlags {
 
 struct PlannedState {
   NamedEngine server;
-  StateType type;  // as the server does by itself
+  ServedState type;  // as the server does by itself
   StateStorage storage;
   std::string slots_why;  // "its own and the last checkpoint of prefix caching"; "as given"
   bool asked = false;     // the type is the option's

@@ -5,15 +5,15 @@
 namespace kvcal {
 namespace {
 
-int64_t bytes_of(int64_t n, int64_t row, StateFormat format) {
+int64_t bytes_of(int64_t n, int64_t row, StateWidth format) {
   switch (format) {
-    case StateFormat::F32:
+    case StateWidth::F32:
       return 4 * n;
-    case StateFormat::BF16:
-    case StateFormat::F16:
+    case StateWidth::BF16:
+    case StateWidth::F16:
       return 2 * n;
-    case StateFormat::FP8:
-    case StateFormat::INT8:
+    case StateWidth::FP8:
+    case StateWidth::INT8:
       return row > 0 ? n + n / row * static_cast<int64_t>(sizeof(float)) : n;
   }
   return 0;
@@ -23,17 +23,17 @@ int64_t share(int64_t bytes, int64_t tp) { return (bytes + tp - 1) / tp; }
 
 }  // namespace
 
-std::string_view name_of(StateFormat format) {
+std::string_view name_of(StateWidth format) {
   static constexpr std::array<std::string_view, 5> kNames = {"f32", "bf16", "f16", "fp8", "int8"};
   return kNames[static_cast<size_t>(format)];
 }
 
-const char* title_of(StateFormat format) {
+const char* title_of(StateWidth format) {
   static constexpr std::array kTitles = {"F32", "BF16", "F16", "FP8", "INT8"};
   return kTitles[static_cast<size_t>(format)];
 }
 
-std::vector<StateCost> cost_of_state(const ModelSpec& spec, StateFormat format, int64_t tp) {
+std::vector<StateCost> cost_of_state(const ModelSpec& spec, StateWidth format, int64_t tp) {
   std::vector<StateCost> costs;
   for (const LayerSpec& layer : spec.layers) {
     if (layer.state_bytes == 0) continue;
@@ -47,7 +47,7 @@ std::vector<StateCost> cost_of_state(const ModelSpec& spec, StateFormat format, 
   return costs;
 }
 
-int64_t slot_bytes(const ModelSpec& spec, StateFormat format, int64_t tp) {
+int64_t slot_bytes(const ModelSpec& spec, StateWidth format, int64_t tp) {
   int64_t bytes = 0;
   for (const StateCost& cost : cost_of_state(spec, format, tp)) bytes += cost.bytes();
   return bytes;

@@ -10,21 +10,21 @@
 
 namespace kvcal {
 
-enum class StateFormat : uint8_t {
+enum class StateWidth : uint8_t {
   F32,
   BF16,
   F16,
   FP8,   // one byte, and a float32 for each row of a head
   INT8,  // the same
 };
-inline constexpr std::array kStateFormats = {StateFormat::F32, StateFormat::BF16, StateFormat::F16, StateFormat::FP8,
-                                             StateFormat::INT8};
-std::string_view name_of(StateFormat format);  // "f32", "bf16", ...
-const char* title_of(StateFormat format);      // "F32", "BF16", ...
+inline constexpr std::array kStateFormats = {StateWidth::F32, StateWidth::BF16, StateWidth::F16, StateWidth::FP8,
+                                             StateWidth::INT8};
+std::string_view name_of(StateWidth format);  // "f32", "bf16", ...
+const char* title_of(StateWidth format);      // "F32", "BF16", ...
 
 /// How a server keeps the states of a sequence.
 struct StateStorage {
-  StateFormat format = StateFormat::F32;
+  StateWidth format = StateWidth::F32;
   int64_t slots = 1;  // whole states: its own, checkpoints of prefix caching, one for each drafted token
 };
 
@@ -36,9 +36,9 @@ struct StateCost {
 };
 
 /// On each of `tp` GPUs, which divide it.
-std::vector<StateCost> cost_of_state(const ModelSpec& spec, StateFormat format, int64_t tp);
+std::vector<StateCost> cost_of_state(const ModelSpec& spec, StateWidth format, int64_t tp);
 
 /// Of a whole slot.
-int64_t slot_bytes(const ModelSpec& spec, StateFormat format, int64_t tp);
+int64_t slot_bytes(const ModelSpec& spec, StateWidth format, int64_t tp);
 
 }  // namespace kvcal

@@ -85,15 +85,15 @@ bool before(const std::optional<EngineVersion>& version, const EngineVersion& li
   return version && *version < limit;
 }
 
-StateType conv_of_vllm(const StateRequest& r) {
+ServedState conv_of_vllm(const StateRequest& r) {
   if (is_given(r.asked_of_both)) return {r.asked_of_both, r.asked_of_both, "option"};
-  StateType type = {r.weights_type, r.weights_type, "default"};
+  ServedState type = {r.weights_type, r.weights_type, "default"};
   if (r.weights_type.empty()) type.open = "config.json: the type that the model computes in";
   return type;
 }
 
-StateType in_vllm(const StateRequest& r) {
-  StateType type = conv_of_vllm(r);
+ServedState in_vllm(const StateRequest& r) {
+  ServedState type = conv_of_vllm(r);
   const bool asked = is_given(r.asked);
   const std::string_view option = "mamba-ssm-cache-dtype";
   if (r.kind == LayerKind::ShortConv || r.kind == LayerKind::LightningAttention) {
@@ -116,8 +116,8 @@ StateType in_vllm(const StateRequest& r) {
   return type;
 }
 
-StateType in_sglang(const StateRequest& r) {
-  StateType type = {"float32", is_given(r.variable_of_conv) ? r.variable_of_conv : "bfloat16", "default"};
+ServedState in_sglang(const StateRequest& r) {
+  ServedState type = {"float32", is_given(r.variable_of_conv) ? r.variable_of_conv : "bfloat16", "default"};
   if (r.kind == LayerKind::ShortConv) {
     if (is_given(r.asked)) type.ignored = "mamba-ssm-dtype";
     type.name = type.conv;
@@ -166,7 +166,7 @@ void take_layers(const ModelSpec& spec, StateRequest& request) {
     if (layer.state_bytes > 0 && (!request.kind || layer.has_long_state())) request.kind = layer.state_kind();
 }
 
-StateType state_type(const StateRequest& request) {
+ServedState state_type(const StateRequest& request) {
   if (request.server == Engine::Vllm) return in_vllm(request);
   if (request.server == Engine::Sglang) return in_sglang(request);
   return {"", "", "", "", "--server vllm or sglang: of others it is not known"};

@@ -28,7 +28,7 @@ struct StateRequest {
   std::string variable_of_conv;   // SGLANG_MAMBA_CONV_DTYPE
 };
 
-struct StateType {
+struct ServedState {
   std::string name = "";             // "float32"; "": not known
   std::string conv = "";             // of the window that a convolution looks back at
   std::string_view decided_by = "";  // "option", "environment", "config.json", "default"
@@ -42,7 +42,7 @@ void take_config(const Json& config, StateRequest& request);
 /// What the layers say: `kind`.
 void take_layers(const ModelSpec& spec, StateRequest& request);
 
-StateType state_type(const StateRequest& request);
+ServedState state_type(const StateRequest& request);
 
 /// Whether an option that names the state's type takes this one; unknown where that version was not read.
 Trait takes_state_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type);

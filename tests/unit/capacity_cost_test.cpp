@@ -146,12 +146,12 @@ TEST(CacheCost, state_of_nemotron_h_outweighs_its_cache) {
 // 786,432 elements. 8 bits: as many bytes, and 48 x 128 rows x 4 = 24,576 of scales.
 TEST(StateCost, is_what_was_published_of_qwen3_8_27b) {
   const ModelSpec spec = spec_of(qwen3_8_27b());
-  EXPECT_EQ(slot_bytes(spec, StateFormat::F32, 1), 153944064);
-  EXPECT_EQ(slot_bytes(spec, StateFormat::BF16, 1), 78446592);
-  EXPECT_EQ(slot_bytes(spec, StateFormat::F16, 1), 78446592);
-  for (const StateFormat format : {StateFormat::FP8, StateFormat::INT8})
+  EXPECT_EQ(slot_bytes(spec, StateWidth::F32, 1), 153944064);
+  EXPECT_EQ(slot_bytes(spec, StateWidth::BF16, 1), 78446592);
+  EXPECT_EQ(slot_bytes(spec, StateWidth::F16, 1), 78446592);
+  for (const StateWidth format : {StateWidth::FP8, StateWidth::INT8})
     EXPECT_EQ(slot_bytes(spec, format, 1), 48 * (61440 + 786432 + 24576));
-  const std::vector<StateCost> half = cost_of_state(spec, StateFormat::F32, 2);
+  const std::vector<StateCost> half = cost_of_state(spec, StateWidth::F32, 2);
   ASSERT_EQ(half.size(), 1U);
   EXPECT_EQ(half[0].kind, LayerKind::GatedDeltaNet);
   EXPECT_EQ(half[0].n_layers, 48);
@@ -161,11 +161,11 @@ TEST(StateCost, is_what_was_published_of_qwen3_8_27b) {
 
 // A state of 256 columns: 16,384 rows of it in each of 54 layers.
 TEST(StateCost, of_mamba2_has_a_scale_for_each_row) {
-  EXPECT_EQ(slot_bytes(spec_of(nemotron_h_56b()), StateFormat::INT8, 1), 54 * (122880 + 16384 * 256 + 16384 * 4));
+  EXPECT_EQ(slot_bytes(spec_of(nemotron_h_56b()), StateWidth::INT8, 1), 54 * (122880 + 16384 * 256 + 16384 * 4));
 }
 
 TEST(StateCost, of_convolutions_alone_has_no_type) {
-  for (const StateFormat format : kStateFormats) EXPECT_EQ(slot_bytes(spec_of(lfm2()), format, 1), 24576);
+  for (const StateWidth format : kStateFormats) EXPECT_EQ(slot_bytes(spec_of(lfm2()), format, 1), 24576);
 }
 
 TEST(StateCost, counts_as_often_as_there_are_slots) {
@@ -173,8 +173,8 @@ TEST(StateCost, counts_as_often_as_there_are_slots) {
   const auto state = [&](StateStorage storage) {
     return cost_of_sequence(spec, KvFormat::BF16, 1, {}, storage).state_bytes;
   };
-  EXPECT_EQ(state({StateFormat::F32, 5}), 5 * 64389120);
-  EXPECT_EQ(state({StateFormat::BF16, 2}), 2 * 30 * (49152 + 1048576));
+  EXPECT_EQ(state({StateWidth::F32, 5}), 5 * 64389120);
+  EXPECT_EQ(state({StateWidth::BF16, 2}), 2 * 30 * (49152 + 1048576));
 }
 
 // One of four layers has a cache: 8 x (64 + 64) x 2 = 2,048. Three convolutions of 3 taps keep 2 inputs of 2,048

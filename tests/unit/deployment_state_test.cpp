@@ -19,13 +19,13 @@ StateRequest request(const char* server, const char* architecture, const char* m
 }
 
 std::string shown(const StateRequest& r) {
-  const StateType t = state_type(r);
+  const ServedState t = state_type(r);
   return t.name + " " + t.conv + " " + std::string(t.decided_by);
 }
 
 constexpr const char* kSaysF32 = R"({"text_config": {"mamba_ssm_dtype": "float32"}})";
 
-TEST(StateType, GoesByClassUnderVllm) {
+TEST(ServedState, GoesByClassUnderVllm) {
   EXPECT_EQ(shown(request("vllm@0.33.0", "Qwen3_5ForConditionalGeneration", kSaysF32)), "float32 bfloat16 config.json");
   EXPECT_EQ(shown(request("vllm@0.33.0", "Qwen3_5ForConditionalGeneration")), "bfloat16 bfloat16 default");
   EXPECT_EQ(shown(request("vllm@0.33.0", "Qwen3NextForCausalLM", kSaysF32)), "bfloat16 bfloat16 default");
@@ -36,7 +36,7 @@ TEST(StateType, GoesByClassUnderVllm) {
 }
 
 // Nemotron-H had float16 until 0.19.1.
-TEST(StateType, OfNemotronGoesByVersion) {
+TEST(ServedState, OfNemotronGoesByVersion) {
   const char* said = R"({"mamba_ssm_cache_dtype": "float32"})";
   EXPECT_EQ(shown(request("vllm@0.19.1", "NemotronHForCausalLM")), "float16 bfloat16 default");
   EXPECT_EQ(shown(request("vllm@0.20.0", "NemotronHForCausalLM")), "float32 bfloat16 default");
@@ -44,7 +44,7 @@ TEST(StateType, OfNemotronGoesByVersion) {
   EXPECT_EQ(shown(request("vllm@0.12.0", "NemotronHForCausalLM", said)), "bfloat16 bfloat16 default");
 }
 
-TEST(StateType, IsF32UnderSglangUnlessSaid) {
+TEST(ServedState, IsF32UnderSglangUnlessSaid) {
   EXPECT_EQ(shown(request("sglang@0.5.23", "GraniteMoeHybridForCausalLM")), "float32 bfloat16 default");
   const char* said = R"({"mamba_ssm_dtype": "bfloat16", "dtype": "float16"})";
   EXPECT_EQ(shown(request("sglang@0.5.23", "Qwen3NextForCausalLM", said)), "bfloat16 bfloat16 config.json");
@@ -58,7 +58,7 @@ TEST(StateType, IsF32UnderSglangUnlessSaid) {
   EXPECT_EQ(shown(r), "float16 float16 option");
 }
 
-TEST(StateType, SaysWhichOptionDoesNothing) {
+TEST(ServedState, SaysWhichOptionDoesNothing) {
   const auto ignored = [](const char* server, const char* architecture) {
     StateRequest r = request(server, architecture);
     r.asked = "bfloat16";
@@ -73,7 +73,7 @@ TEST(StateType, SaysWhichOptionDoesNothing) {
   EXPECT_EQ(ignored("sglang@0.5.23", "KimiLinearForCausalLM"), "");
 }
 
-TEST(StateType, IsOpenWhereNothingSaysIt) {
+TEST(ServedState, IsOpenWhereNothingSaysIt) {
   StateRequest r = request("vllm@0.33.0", "UnheardOfForCausalLM");
   EXPECT_EQ(state_type(r).name, "");
   EXPECT_NE(state_type(r).open, "");
