@@ -267,10 +267,19 @@ class PromptResult(Record):
     variants: Dict[str, PromptFigures]
 
 
+class Changes(Record):
+    """Of right answers, in groups of prompts."""
+
+    n_lost: int
+    n_gained: int
+    p: float
+
+
 class VariantEstimates(Record):
     kl: Optional[Estimate]
     top1: Estimate
     correct: Optional[Estimate]
+    correct_changes: Optional[Changes]
 
 
 class Pair(Record):
@@ -279,6 +288,10 @@ class Pair(Record):
     kl: Estimate
     n_worse: int
     n_better: int
+    top1: Optional[Estimate]
+    n_top1_lost: Optional[int]
+    n_top1_gained: Optional[int]
+    correct_changes: Optional[Changes]
 
 
 class Conclusion(Record):
@@ -288,6 +301,7 @@ class Conclusion(Record):
     n_tokens: int
     n_common: int
     variants: Dict[str, VariantEstimates]
+    times_floor: Optional[Dict[str, Estimate]]
     pairs: List[Pair]
 
 
@@ -309,6 +323,13 @@ class LayerAlone(Record):
     nll: Optional[float]
 
 
+class UntilDecided(Record):
+    max_kl: float
+    n_looks: int
+    n_planned: int
+    n_prompts_given: int
+
+
 class Evaluation(Written):
     format: str
     version: str
@@ -319,6 +340,7 @@ class Evaluation(Written):
     isa: str
     keep_recent: Optional[int]
     state_chunk: Optional[int]
+    until_decided: Optional[UntilDecided]
     files: List[Dict[str, str]]
     reference_twice: Dict[str, float]
     variants: List[Variant]
