@@ -70,7 +70,7 @@ class Opt final : public LayerNormModel {
     return make_normed_block(cache, rope_, std::move(weights));
   }
 
-  Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const {
+  Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const override {
     return affine_ ? load_layer_norm(loader, w, name, dims_.hidden, kEps) : Norm{Norm::Kind::Layer, kEps, {}, {}};
   }
 
