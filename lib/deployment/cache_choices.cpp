@@ -24,7 +24,7 @@ constexpr std::array kChoices = {
     Choice{Engine::Vllm, "fp8_e4m3"},
     Choice{Engine::Vllm, "fp8_e5m2"},
     Choice{Engine::Vllm, "fp8_inc", {0, 9, 2}, {0, 10, 2}},
-    // A choice from 0.12 to 0.14, too, which every attention backend refuses.
+    // See refuses_choice().
     Choice{Engine::Vllm, "bfloat16", {0, 10, 2}, {0, 11, 0}, {0, 11, 0}, {0, 12, 0}},
     Choice{Engine::Vllm, "bfloat16", {0, 14, 1}, {0, 15, 0}},
     Choice{Engine::Vllm, "fp8_ds_mla", {0, 11, 0}, {0, 12, 0}},
@@ -104,6 +104,12 @@ Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version,
     if (c.server == server && c.type == type && any != Trait::Yes)
       if (const Trait here = has(c, version); here != Trait::No) any = here;
   return any;
+}
+
+// Every attention backend of these versions does.
+bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
+  constexpr EngineVersions kRefused = {{0, 12, 0}, {0, 15, 0}};
+  return server == Engine::Vllm && type == "bfloat16" && version && kRefused.hold(version);
 }
 
 std::optional<std::string_view> backend_of_another(Engine server, std::string_view name) {

@@ -14,6 +14,9 @@ namespace kvcal {
 /// and SGLang, and between versions that were looked at.
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
 
+/// Whether this version refuses the type later on, although it is a choice of the option.
+bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
+
 /// Of a name that the server does not take and another server does: what the backend is called here; "" where it has no
 /// such backend. vLLM takes its own in small letters, too.
 std::optional<std::string_view> backend_of_another(Engine server, std::string_view name);

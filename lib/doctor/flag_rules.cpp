@@ -88,14 +88,11 @@ Found e5m2_with_outliers(const Facts& f) {
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-/// Of an installed server by its own list, and what the table knows better of a version that was looked at: a choice
-/// may be refused later on.
+/// Of an installed server by its own list.
 bool lacks_type(const Facts& f, const std::string& type) {
   const Trait listed = f.installed ? is_listed(f.installed->cache_types, type) : Trait::Unknown;
-  const Server newest = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
-  const bool looked_at = f.version && *f.version <= EngineVersion{newest.major, newest.minor, newest.patch};
-  if (listed == Trait::No) return true;
-  return (listed == Trait::Unknown || looked_at) && has_cache_type(f.server, f.version, type) == Trait::No;
+  if (listed == Trait::Yes) return refuses_choice(f.server, f.version, type);
+  return listed == Trait::No || has_cache_type(f.server, f.version, type) == Trait::No;
 }
 
 Found unknown_type(const Facts& f) {
