@@ -89,11 +89,15 @@ void Facts::take_logged_type(std::string_view type) {
 
 bool knows_flags(const Facts& facts) { return facts.command.has_value() || !facts.flags.empty(); }
 
+std::string named_backend(std::string_view value) {
+  value.remove_prefix(value.find('.') + 1);
+  return std::string(value.substr(0, value.find(':')));
+}
+
 std::string backend_of(const Facts& f) {
   for (const char* name : {"dsa-decode-backend", "nsa-decode-backend", "attention-backend", "decode-attention-backend"})
     if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
-      const size_t dot = flag->value.find('.');
-      const std::string given = dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
+      const std::string given = named_backend(flag->value);
       return f.is(Engine::Vllm) ? upper_case(given) : given;  // it takes small letters, too
     }
   const std::string variable = f.variable("VLLM_ATTENTION_BACKEND");

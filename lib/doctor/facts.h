@@ -144,6 +144,9 @@ struct Facts {
   Trait before(const EngineVersion& limit) const;
 };
 
+/// "FLASHINFER" also of "<AttentionBackendEnum.FLASHINFER: 'vllm.v1...'>", as a log has the option.
+std::string named_backend(std::string_view value);
+
 /// The attention backend, in the option's or the log's spelling; "" when neither says.
 std::string backend_of(const Facts& facts);
 

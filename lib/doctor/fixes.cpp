@@ -23,7 +23,8 @@ std::string with_options(std::string text, const Facts& facts) {
   replace_all(text, "{control}", control_of(facts));
   if (backend_option(facts.server, facts.version, "X").starts_with("VLLM_"))
     replace_all(text, "another --attention-backend", "another VLLM_ATTENTION_BACKEND");
-  const std::optional<std::string_view> own = backend_of_another(facts.server, facts.flag_value("attention-backend"));
+  const std::optional<std::string_view> own =
+      backend_of_another(facts.server, named_backend(facts.flag_value("attention-backend")));
   replace_all(
       text, "{backend}",
       own && !own->empty() ? "--attention-backend " + std::string(*own) : "the command without --attention-backend");

@@ -103,12 +103,13 @@ Found unknown_type(const Facts& f) {
 }
 
 Found backend_of_other_server(const Facts& f) {
-  const std::string name = f.flag_value("attention-backend");
+  const std::string name = named_backend(f.flag_value("attention-backend"));
   const std::optional<std::string_view> here = backend_of_another(f.server, name);
   const Trait listed = !f.installed || name == "auto"
                            ? Trait::Unknown
                            : is_listed(f.installed->backends, f.is(Engine::Vllm) ? upper_case(name) : name);
-  if (name.empty() || listed == Trait::Yes || (!here && listed == Trait::Unknown)) return {};
+  if (name.empty() || has_platform_of_its_own(f) || listed == Trait::Yes || (!here && listed == Trait::Unknown))
+    return {};
   const std::string own = !here || here->empty() ? "no such backend" : std::string(*here);
   return found_in_flags(f, {"attention-backend"}, std::string(name_of(f.server)) + " has " + own);
 }
