@@ -116,7 +116,8 @@ Found backend_of_other_server(const Facts& f) {
 
 Found half_written_out(const Facts& f) {
   const std::string type = f.flag_value("kv-cache-dtype");
-  return type == "bfloat16" || type == "float16" ? found_with_backend(f) : Found{};
+  const bool written_out = type == "bfloat16" || type == "float16";
+  return written_out && !lacks_type(f, type) ? found_with_backend(f) : Found{};
 }
 
 Found sparse_type(const Facts& f) {
