@@ -90,11 +90,12 @@ Found broken_under_graphs(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f), std::string(line->reported)) : Found{};
 }
 
-// The native writer takes pages of 16 and 32 tokens; Triton's, which takes the others, stores E4M3 whatever was asked.
+// ROCM_ATTN's native writer takes pages of 16 and 32 tokens; Triton's, which takes the others, stores E4M3 whatever was
+// asked. MLA has backends and writers of its own.
 Found e4m3_read_as_e5m2(const Facts& f) {
   const std::string backend = backend_of(f), page = f.flag_value("block-size");
   const bool triton = !page.empty() && page != "16" && page != "32" && (backend.empty() || backend == "ROCM_ATTN");
-  const bool here = f.gpu->rocm && triton && f.cache.name == "fp8_e5m2";
+  const bool here = f.gpu->rocm && triton && f.cache.name == "fp8_e5m2" && f.model.latent != Trait::Yes;
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype", "block-size"}), version_text(f)) : Found{};
 }
 
@@ -238,13 +239,15 @@ constexpr CombinationRule kRules[] = {
       "vllm issues 41651, 50881, 54225, 54331, change 38719", Cause::KernelDefect, 6},
      kFlags | kGpu | kVllm | kQuantized,
      broken_under_graphs},
-    {{"B28", Error, Established,
-      "with pages of this size the writer of the cache stores E4M3, and attention reads it as E5M2: other values", "",
-      "--kv-cache-dtype fp8_e4m3, or --block-size 16",
+    {{"B28", Error, Reported,
+      "with pages of this size the writer of the cache stores E4M3, and attention reads it as E5M2: other values",
+      "that attention runs in ROCM_ATTN: the server's log says", "--kv-cache-dtype fp8_e4m3, or --block-size 16",
       "vllm 0.28.0 to 0.33.0 rocm_attn.py, triton_reshape_and_cache_flash.py; vllm change 54341", Cause::KernelDefect,
       8},
      kFlags | kGpu | kVllm | kQuantized,
-     e4m3_read_as_e5m2},
+     e4m3_read_as_e5m2,
+     "",
+     {.since = {0, 28, 0}}},
     {{"B29", Error, Reported,
       "kernels that multiply NVFP4 weights were reported wrong on this GPU: garbage where Marlin was right",
       "that this version does it: reported for 0.17 and 0.25.1, where a rank's inputs are no multiple of 32, and for "
