@@ -1,7 +1,9 @@
 # Says as JSON what vLLM and SGLang are installed for this Python, from their sources: importing them starts CUDA.
+import posix
 import sys
 
-sys.path[:] = [p for p in sys.path if p]  # what lies in the current folder is not installed
+# What lies in the current folder is not installed. An empty item of PYTHONPATH stands for it, too, as a full path.
+sys.path[:] = [p for p in sys.path if p not in ("", posix.getcwd())]
 import ast
 import json
 import os

@@ -12,5 +12,7 @@ for python in ./no-python /bin/false /bin/true; do kvcal doctor --installed $pyt
 kvcal doctor --installed python3
 PYTHONPATH=both kvcal doctor --installed python3
 PYTHONPATH=site kvcal doctor --installed python3 --server sglang
+echo '--- an empty item is the current folder'
+PYTHONPATH=site: kvcal doctor --installed python3 --facts | head -n 1
 PYTHONPATH=site kvcal doctor --installed python3 --server vllm@0.31.0
 # exits 2
