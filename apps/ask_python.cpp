@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -23,6 +24,9 @@ namespace kvcal {
 namespace {
 
 constexpr size_t kMostBytes = size_t{4} << 20;
+
+std::atomic<pid_t> g_asked = 0;  // the child's, for the signal handler; 0: none
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 /// A process in a group of its own, which ends with this object.
 class Child {
@@ -46,7 +50,10 @@ class Child {
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     close(ends[1]);
-    if (error == 0) return;
+    if (error == 0) {
+      g_asked = process_;
+      return;
+    }
     process_ = 0;
     close(output_);
     fail(option_ + ": " + (error == ENOENT ? "no such program" : std::strerror(error)));
@@ -54,6 +61,7 @@ class Child {
   ~Child() {
     close(output_);
     if (process_ == 0) return;
+    g_asked = 0;
     kill(-process_, SIGKILL);
     waitpid(process_, nullptr, 0);
   }
@@ -81,7 +89,7 @@ class Child {
       if (left().count() == 0) fail_late();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    process_ = 0;
+    process_ = g_asked = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
   }
 
@@ -122,6 +130,10 @@ Json ask_python(const std::string& python, std::chrono::milliseconds patience) {
   const Json answer = Json::parse(line, nullptr, false);
   if (status != 0 || answer.is_discarded()) fail(option + ": is no Python, or cannot run: " + quoted(last_line(text)));
   return answer;
+}
+
+void end_asked_in_signal_handler() {
+  if (const pid_t process = g_asked; process != 0) kill(-process, SIGKILL);
 }
 
 }  // namespace kvcal

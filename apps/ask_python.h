@@ -12,4 +12,7 @@ namespace kvcal {
 /// takes too long.
 Json ask_python(const std::string& python, std::chrono::milliseconds patience = std::chrono::seconds(20));
 
+/// Ends a Python that is being asked: in a process group of its own, it gets no signal from a terminal.
+void end_asked_in_signal_handler();
+
 }  // namespace kvcal

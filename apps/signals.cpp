@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "ask_python.h"
 #include "base/atomic_file.h"
 #include "checkpoint/mapped_address.h"
 #include "progress.h"
@@ -21,6 +22,7 @@ namespace {
   // on its thread (they block all signals), so whoever waits here is not in the first one's way.
   static std::atomic_flag ending;
   while (ending.test_and_set()) pause();
+  end_asked_in_signal_handler();
   unlink_temporaries_in_signal_handler();
   end_status_line_in_signal_handler();
   say_in_signal_handler({before, name, after});

@@ -14,5 +14,11 @@ PYTHONPATH=both kvcal doctor --installed python3
 PYTHONPATH=site kvcal doctor --installed python3 --server sglang
 echo '--- an empty item is the current folder'
 PYTHONPATH=site: kvcal doctor --installed python3 --facts | head -n 1
+echo '--- interrupted'
+printf '#!/bin/sh\necho $$ > child\nexec sleep 60\n' > slow; chmod +x slow
+kvcal doctor --installed ./slow & until [ -s child ]; do sleep 0.05; done
+kill -INT $!; wait $!; echo $?
+for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^State:.[RSD]' /proc/$(cat child)/status 2>/dev/null || break; sleep 0.1; done
+test $i -lt 10 && echo 'has ended' || kill $(cat child)
 PYTHONPATH=site kvcal doctor --installed python3 --server vllm@0.31.0
 # exits 2
