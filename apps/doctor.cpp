@@ -93,11 +93,13 @@ void add_input(Doctor& doctor, const std::string& name) {
 
 Diagnosis examine(const DoctorFlags& flags) {
   Doctor doctor;
-  if (!flags.server.empty()) doctor.add_server(parse_engine(flags.server));
+  NamedEngine named = flags.server.empty() ? NamedEngine{} : parse_engine(flags.server);
   if (!flags.installed.empty()) {
-    const NamedEngine wanted = flags.server.empty() ? NamedEngine{} : parse_engine(flags.server);
-    doctor.add_installed(installed_server(ask_python(flags.installed), flags.installed, wanted));
+    InstalledServer server = installed_server(ask_python(flags.installed), flags.installed, named);
+    if (named.version && server.version) named.version = server.version;  // 0.33.1, where 0.33 was said
+    doctor.add_installed(std::move(server));
   }
+  if (!flags.server.empty()) doctor.add_server(named);
   if (!flags.gpu.empty()) doctor.add_gpu(flags.gpu);
   for (const std::string& text : flags.commands) doctor.add_command("--command", text);
   for (const std::string& file : flags.command_files) add_command_file(doctor, file);
@@ -190,8 +192,10 @@ void add_doctor(CLI::App& app, Job& chosen) {
                    "--gpu", "--installed", "--facts"});
     // What a project's file says is about its own folder.
     const auto given = [&](const char* name) { return verb->get_option(name)->count() > 0; };
-    if (given("INPUT") || given("--log") || given("--command") || given("--command-file") || given("--output")) {
-      if (!given("--server")) flags->server.clear();
+    const bool of_a_run =
+        given("INPUT") || given("--log") || given("--command") || given("--command-file") || given("--output");
+    if ((of_a_run || given("--installed")) && !given("--server")) flags->server.clear();
+    if (of_a_run) {
       if (!given("--model")) flags->models.clear();
       if (!given("--scales")) flags->scales.clear();
     }

@@ -48,7 +48,8 @@ bool has_state(const ModelSpec& spec) {
 
 // vLLM keeps a state for each token that is drafted, SGLang also one for the token that the drafts begin with.
 void set_slots(const StateFlags& flags, const ModelSpec& spec, PlannedState& state) {
-  const auto& [server, version] = state.server;
+  const Engine server = state.server.server;
+  const std::optional<EngineVersion>& version = state.server.version;
   const StateSlots slots = state_slots(server, version, spec.architecture);
   const int drafted = spec.n_mtp_layers == 0 ? 0 : server == Engine::Sglang ? 2 : 1;
   state.storage.slots = flags.slots.value_or(slots.n + drafted);

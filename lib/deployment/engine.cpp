@@ -1,5 +1,6 @@
 #include "deployment/engine.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <vector>
@@ -45,6 +46,7 @@ NamedEngine parse_engine(const std::string& text) {
     fail_unknown("server", name, std::vector<std::string>{"vllm", "sglang", "llama.cpp", "lmdeploy"});
   if (at == std::string::npos) return named;
   named.version = parse_version(std::string_view(text).substr(at + 1));
+  named.any_patch = std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '.') < 2;
   if (!named.version) fail("--server " + quoted(text) + ": expected a version such as vllm@0.33.0");
   return named;
 }

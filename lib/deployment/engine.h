@@ -37,6 +37,7 @@ std::optional<EngineVersion> parse_version(std::string_view text);
 struct NamedEngine {
   Engine server = Engine::Unknown;
   std::optional<EngineVersion> version;
+  bool any_patch = false;  // "0.33": the version's last number was not said
 };
 NamedEngine parse_engine(const std::string& text);
 

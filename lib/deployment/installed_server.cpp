@@ -25,6 +25,11 @@ InstalledServer read(const Json& server, const std::string& python) {
           .architectures = words(server, "architectures")};
 }
 
+bool is_meant(EngineVersion version, const NamedEngine& wanted) {
+  if (wanted.any_patch) version.patch = wanted.version->patch;
+  return version == *wanted.version;
+}
+
 }  // namespace
 
 InstalledServer installed_server(const Json& answer, const std::string& python, const NamedEngine& wanted) {
@@ -39,7 +44,7 @@ InstalledServer installed_server(const Json& answer, const std::string& python, 
     fail(option + ": vLLM and SGLang are installed there; --server vllm or sglang says which is meant");
   const auto meant = std::ranges::find_if(found, [&](const auto& f) { return any || f.server == wanted.server; });
   if (meant == found.end()) fail(option + ": " + std::string(name_of(wanted.server)) + " is not installed there");
-  if (wanted.version && meant->version && *wanted.version != *meant->version)
+  if (wanted.version && meant->version && !is_meant(*meant->version, wanted))
     fail(option + " has " + std::string(name_of(meant->server)) + " " + str(*meant->version) + ", --server says " +
          str(*wanted.version));
   return *meant;

@@ -71,6 +71,25 @@ void take_launch(const std::string& name, ServeCommand command, Facts& facts) {
   facts.commands.emplace_back(std::move(command), from);
 }
 
+// What the other inputs say of the server must be so of the installed one, which then says the rest.
+void take_installed(Facts& facts) {
+  const InstalledServer& installed = *facts.installed;
+  const bool other = facts.server != Engine::Unknown && facts.server != installed.server;
+  const bool other_version = facts.version && installed.version && *facts.version != *installed.version;
+  const auto text = [](Engine server, const std::optional<EngineVersion>& version) {
+    return std::string(name_of(server)) + (version ? " " + str(*version) : "");
+  };
+  if (other || other_version)
+    fail("--installed " + quoted(installed.python) + " has " + text(installed.server, installed.version) + ", " +
+         (facts.version ? facts.version_from.file + " says " : "the other inputs say ") +
+         text(facts.server, facts.version) + "; leave out --installed, or say with --server what is wanted");
+  facts.server = installed.server;
+  if (facts.command && facts.command->words.front() == "...") give_program(*facts.command, facts.server);
+  if (!installed.version) return;
+  facts.version = installed.version;
+  facts.version_from = {"--installed " + installed.python, 0, "", 1, 0};
+}
+
 // What one finding says alone is taken back where another says more of the same.
 std::vector<Sign> without_superseded(std::vector<Sign> signs) {
   std::string gone = " ";
@@ -88,9 +107,6 @@ void Doctor::add_server(const NamedEngine& server) {
 }
 
 void Doctor::add_installed(InstalledServer server) {
-  facts_.server = server.server;
-  if (server.version) facts_.version = server.version;
-  facts_.version_from = {"--installed " + server.python, 0, "", 1, 0};
   inputs_.push_back({"--installed " + server.python, "installed server", 0, 0});
   facts_.installed = std::move(server);
 }
@@ -176,6 +192,7 @@ void Doctor::add_output(const std::string& name, std::string_view text) {
 }
 
 Diagnosis Doctor::diagnose() {
+  if (facts_.installed) take_installed(facts_);
   identify_weights(facts_);
   take_model_name(facts_.model_path, facts_.model);
   resolve(facts_);

@@ -40,7 +40,8 @@ class Doctor {
 
   /// What the user says of the server; it counts more than what is found.
   void add_server(const NamedEngine& server);
-  /// The server that is installed: its names go before those of the program's tables.
+  /// The server that is installed: its names go before those of the program's tables. diagnose() throws Error where the
+  /// other inputs are of another server or version.
   void add_installed(InstalledServer server);
   /// Throws Error for a GPU that is not known.
   void add_gpu(const std::string& text);

@@ -20,9 +20,10 @@ FactRow open(std::string name, std::string settles) { return {std::move(name), "
 
 FactRow server(const Facts& f) {
   if (f.server == Engine::Unknown) return open("server", "--server NAME@VERSION, or the serve command");
-  const std::string where = f.version || f.installed ? place(f.version_from)
-                            : f.command              ? place(f.command_from)
-                                                     : "the log";
+  const std::string where = f.version     ? place(f.version_from)
+                            : f.installed ? "--installed " + f.installed->python
+                            : f.command   ? place(f.command_from)
+                                          : "the log";
   return known("server", std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : ", version not known"),
                where);
 }
@@ -34,7 +35,7 @@ FactRow installed(const Facts& f) {
                std::string(name_of(i.server)) + ": " + count(i.cache_types.size(), "cache type") + ", " +
                    count(i.backends.size(), "attention backend") + ", " + std::to_string(i.architectures.size()) +
                    " architectures",
-               place(f.version_from));
+               "--installed " + i.python);
 }
 
 FactRow backend(const Facts& f) {

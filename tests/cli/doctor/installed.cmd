@@ -14,6 +14,18 @@ PYTHONPATH=both kvcal doctor --installed python3
 PYTHONPATH=site kvcal doctor --installed python3 --server sglang
 echo '--- an empty item is the current folder'
 PYTHONPATH=site: kvcal doctor --installed python3 --facts | head -n 1
+echo '--- versions'
+mkdir -p later/vllm later/vllm-0.33.1.dist-info bare/vllm
+printf 'Name: vllm\nVersion: 0.33.1\n' > later/vllm-0.33.1.dist-info/METADATA
+PYTHONPATH=later kvcal doctor --installed python3 --server vllm@0.33 --facts | head -n 1
+PYTHONPATH=bare kvcal doctor --installed python3 --server vllm@0.20.0 --facts | head -n 2
+echo '--- other inputs'
+printf 'SGLang version: 0.5.9\nserver_args=ServerArgs(attention_backend="triton", kv_cache_dtype="bf16")\n' > log
+PYTHONPATH=site kvcal doctor --installed python3 log
+PYTHONPATH=site kvcal doctor --installed python3 --command 'docker run vllm/vllm-openai:v0.31.0 --model m'
+PYTHONPATH=site kvcal doctor --installed python3 --server vllm log | grep '^  server'
+PYTHONPATH=site kvcal doctor --installed python3 --command '--model m --calculate-kv-scales' | grep 'do:'
+echo 'server = "vllm@0.31"' > kvcal.toml; PYTHONPATH=site kvcal doctor --installed python3 --facts | head -n 1; rm kvcal.toml
 echo '--- interrupted'
 printf '#!/bin/sh\necho $$ > child\nexec sleep 60\n' > slow; chmod +x slow
 kvcal doctor --installed ./slow & until [ -s child ]; do sleep 0.05; done
