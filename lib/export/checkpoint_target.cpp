@@ -58,7 +58,7 @@ Json scheme(Granularity granularity) {
 
 /// What the cache is called as a whole, and the modules that are quantized where that does not say all, as ModelOpt
 /// 0.48 lists them (export/quant_utils.py, get_quant_config). No released server reads the list.
-std::vector<JsonMember> cache_members(const CacheAlgorithms& cache, bool is_flat) {
+std::vector<JsonMember> cache_members(const ExportInput& input, const CacheAlgorithms& cache, bool is_flat) {
   const std::string whole = cache.whole();
   std::vector<JsonMember> members;
   if (is_flat && whole == "FP8")
@@ -70,7 +70,7 @@ std::vector<JsonMember> cache_members(const CacheAlgorithms& cache, bool is_flat
   for (const auto& [module, algorithm] : cache.by_module) modules[module] = {{"quant_algo", algorithm}};
   members.push_back({"kv_cache_quantized_layers", modules});
   members.push_back({"kv_cache_schema_version", 1});
-  members.push_back({"kv_cache_deployment_supported", false});
+  if (!is_served(input, cache)) members.push_back({"kv_cache_deployment_supported", false});
   return members;
 }
 
@@ -188,6 +188,10 @@ CacheAlgorithms cache_algorithms(const ExportInput& input, const std::function<s
   return cache;
 }
 
+bool is_served(const ExportInput& input, const CacheAlgorithms& cache) {
+  return input.carrier.weights_quantized && (cache.whole() == "FP8" || cache.whole() == "NVFP4");
+}
+
 std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache) {
   std::vector<TextFile> files;
   if (!input.carrier.path.empty()) {
@@ -197,7 +201,7 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgo
     if (old_form) path.emplace_back("quantization");
     const fs::path config = input.model.folder / "config.json";
     files.push_back({"config.json", while_doing(quoted(config.string()), [&] {
-                       return with_cache(read_file(config, kConfigBytes), path, cache_members(cache, !old_form));
+                       return with_cache(read_file(config, kConfigBytes), path, cache_members(input, cache, !old_form));
                      })});
   }
   const fs::path beside = input.model.folder / "hf_quant_config.json";
@@ -205,7 +209,7 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgo
   if (fs::is_regular_file(beside, ignored))
     files.push_back({"hf_quant_config.json", while_doing(quoted(beside.string()), [&] {
                        return with_cache(read_file(beside, kConfigBytes), {"quantization"},
-                                         cache_members(cache, false));
+                                         cache_members(input, cache, false));
                      })});
   return files;
 }
@@ -225,8 +229,9 @@ std::vector<TextFile> new_modelopt_configs(const ExportInput& input, const Cache
     for (const JsonMember& m : members) object[m.key] = m.value;
     return object;
   };
-  const Json inside = object_of({{"quant_method", "modelopt"}, {"ignore", Json::array()}}, cache_members(cache, true));
-  const Json beside = object_of({{"quant_algo", nullptr}}, cache_members(cache, false));
+  const Json inside =
+      object_of({{"quant_method", "modelopt"}, {"ignore", Json::array()}}, cache_members(input, cache, true));
+  const Json beside = object_of({{"quant_algo", nullptr}}, cache_members(input, cache, false));
   return {edited_config(input, {}, {{"quantization_config", inside}}),
           {"hf_quant_config.json", json_text(Json{{"producer", {{"name", "kvcal"}}}, {"quantization", beside}})}};
 }

@@ -52,6 +52,9 @@ struct CacheAlgorithms {
 /// Of layers that are not to be kept; `of_layer` is asked for owners of caches.
 CacheAlgorithms cache_algorithms(const ExportInput& input, const std::function<std::string(int)>& of_layer);
 
+/// Whether vLLM starts with ModelOpt's config, and finds one word for the cache that it knows.
+bool is_served(const ExportInput& input, const CacheAlgorithms& cache);
+
 /// Both places where a ModelOpt checkpoint speaks of its cache.
 std::vector<TextFile> modelopt_configs(const ExportInput& input, const CacheAlgorithms& cache);
 

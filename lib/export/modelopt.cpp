@@ -44,11 +44,6 @@ std::vector<LayerScales> scales_of(const ExportInput& input) {
 
 bool has_recipe(const ExportInput& input) { return !input.options.formats.empty(); }
 
-/// Whether vLLM starts with ModelOpt's config, and finds one word for the cache that it knows.
-bool is_served(const ExportInput& input, const CacheAlgorithms& cache) {
-  return input.carrier.weights_quantized && (cache.whole() == "FP8" || cache.whole() == "NVFP4");
-}
-
 void check(const ExportInput& input) {
   const bool is_plain = input.carrier.kind == KvCarrier::None;
   if (input.carrier.kind != KvCarrier::ModelOpt && !(is_plain && has_recipe(input)))

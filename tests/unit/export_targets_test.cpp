@@ -158,6 +158,20 @@ TEST(ExportModelopt, VllmIntoModeloptKeepsTheConventionAndAddsQueries) {
   EXPECT_FALSE(scales.contains("model.layers.0.self_attn.q_proj.q_scale"));
 }
 
+TEST(ExportModelopt, SaysThatNoServerSupportsItOnlyWhereNoneDoes) {
+  for (const char* target : {"vllm", "modelopt"}) {
+    const Exported llama("llama");
+    llama.quantize(kModelOpt);
+    ExportOptions options;
+    options.skip_layers = {0};
+    const Serving serving = llama.write(target, options).serving;
+    EXPECT_NE(serving.commands.at(0).find("--kv-cache-dtype-skip-layers 0"), std::string::npos);
+    const Json block = parse_json(llama.out_text("config.json"))["quantization_config"];
+    EXPECT_TRUE(block.contains("kv_cache_quantized_layers")) << target;
+    EXPECT_FALSE(block.contains("kv_cache_deployment_supported")) << target;
+  }
+}
+
 TEST(ExportModelopt, NamesSglangOnlyWhereItTakesTheNames) {
   const auto serving_of = [](const char* golden) {
     const Exported model(golden);
