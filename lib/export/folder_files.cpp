@@ -78,6 +78,16 @@ std::vector<FolderEntry> folder_entries(const fs::path& folder) {
   return entries;
 }
 
+void check_nothing_lost(const fs::path& out, const std::set<std::string>& made, const fs::path& replacement) {
+  for (const FolderEntry& entry : folder_entries(out)) {
+    const std::string name = entry.name.string();
+    std::error_code ignored;
+    if (made.contains(name) || fs::exists(fs::symlink_status(replacement / entry.name, ignored))) continue;
+    fail(quoted(out.string()) + " holds " + quoted(name) +
+         ", which this export does not write: --force would delete it; move it elsewhere, or choose another folder");
+  }
+}
+
 fs::path target_outside(const fs::path& entry, const fs::path& folder) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(entry, error))) return "";

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace kvcal {
@@ -29,6 +31,11 @@ std::filesystem::path place_of(const std::filesystem::path& path);
 
 /// Throws Error when `out` is inside the model's folder, or contains it.
 void check_apart(const std::filesystem::path& model, const std::filesystem::path& out);
+
+/// Throws Error when `out`, which is to give way to `replacement`, has something that is neither among `made` nor in
+/// the replacement: somebody put it there.
+void check_nothing_lost(const std::filesystem::path& out, const std::set<std::string>& made,
+                        const std::filesystem::path& replacement);
 
 /// A hard link to the file behind `from` (true), else a symbolic one to its full path (false).
 bool link_file(const std::filesystem::path& from, const std::filesystem::path& to);

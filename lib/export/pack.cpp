@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "artifact/json_text.h"
 #include "base/atomic_folder.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "checkpoint/mapped_file.h"
+#include "export/folder_files.h"
 #include "export/layer_scales.h"
 #include "export/recipe.h"
 
@@ -21,17 +23,29 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "kvcal-pack";
 constexpr JsonLimits kLimits{.max_bytes = size_t{1} << 20, .max_depth = 8};
 
-std::string sha256_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(quoted(path.string()) + ": cannot be opened");
-  Sha256 hash;
-  std::vector<char> part(size_t{1} << 20);
-  while (file) {
-    file.read(part.data(), static_cast<std::streamsize>(part.size()));
-    hash.update(std::string_view(part.data(), static_cast<size_t>(file.gcount())));
+/// Calls f(std::span<const std::byte>) with one part after the other.
+template <class F>
+void for_each_part(const MappedFile& file, F&& f) {
+  std::vector<std::byte> part(size_t{1} << 20);
+  for (uint64_t at = 0; at < file.size(); at += part.size()) {
+    part.resize(std::min<uint64_t>(part.size(), file.size() - at));
+    file.read(at, part);
+    f(std::span<const std::byte>(part));
   }
-  if (file.bad()) fail(quoted(path.string()) + ": cannot be read to its end");
+}
+
+std::string sha256_of_file(const fs::path& path) {
+  Sha256 hash;
+  for_each_part(MappedFile(path, MappedFile::Access::ReadOnly),
+                [&](std::span<const std::byte> part) { hash.update(part); });
   return hash.hex();
+}
+
+void copy_into_pack(const fs::path& from, const fs::path& to) {
+  const MappedFile source(from, MappedFile::Access::ReadOnly);
+  AtomicFile file(to, Existing::Refuse);
+  for_each_part(source, [&](std::span<const std::byte> part) { file.write(part); });
+  file.commit();
 }
 
 /// ".../models--org--name/snapshots/<revision>", where the folder is one of the Hub's cache.
@@ -58,13 +72,14 @@ std::string manifest_text(const Pack& pack, const std::string& tool_version) {
   return json_text(json);
 }
 
-/// Where each file comes from, by its name in the pack.
+/// Where each file beside the scales comes from, by its name in the pack.
 std::map<std::string, fs::path> sources_of(const PackRequest& request) {
-  std::map<std::string, fs::path> files = {{kPackScales, request.scales}};
+  std::map<std::string, fs::path> files;
   if (!request.recipe.empty()) files[kPackEvaluation] = request.recipe;
   for (const fs::path& path : request.include) {
     const std::string name = path.filename().string();
-    if (name == kPackManifest || name == kPackSums || name.find('\n') != name.npos || !files.emplace(name, path).second)
+    if (name == kPackManifest || name == kPackSums || name == kPackScales || name.find('\n') != name.npos ||
+        !files.emplace(name, path).second)
       fail("--include " + quoted(path.string()) + ": the pack has a file " + quoted(name) + " already; rename it");
   }
   return files;
@@ -84,14 +99,24 @@ std::map<std::string, std::string> read_sums(const fs::path& folder) {
   return sums;
 }
 
+std::set<std::string> made_by(const fs::path& earlier) {
+  std::set<std::string> names;
+  for (const auto& [name, digest] : while_doing(quoted(earlier.string()), [&] { return read_sums(earlier); }))
+    names.insert(name);
+  return names;
+}
+
 void check_sums(const fs::path& folder, bool has_recipe) {
   const std::map<std::string, std::string> sums = read_sums(folder);
   for (const std::string name : {kPackManifest, kPackScales, kPackEvaluation})
     if (!sums.contains(name) && (name != kPackEvaluation || has_recipe))
       fail(std::string(kPackSums) + " does not name " + quoted(name));
-  for (const auto& [name, digest] : sums)
+  for (const auto& [name, digest] : sums) {
+    if (const fs::path target = target_outside(folder / name, folder); !target.empty())
+      fail(quoted(name) + " is a link out of the pack, to " + quoted(target.string()));
     if (sha256_of_file(folder / name) != digest)
       fail(quoted(name) + " is not the file that was packed: its digest is another one than in " + kPackSums);
+  }
 }
 
 std::string shown(const std::string& hash) { return hash.substr(0, 12); }
@@ -111,13 +136,16 @@ void write_pack(const PackRequest& request) {
   if (!request.recipe.empty()) recipe_for(request.recipe, artifact, sha256_hex(text), model, find_exporter("modelopt"));
   std::error_code ignored;
   const bool replaces = request.force && is_pack(request.out);
+  check_apart(request.model, request.out);
   if (request.force && !replaces && fs::exists(request.out, ignored))
     fail(quoted(request.out.string()) + " is no pack: --force does not delete other folders");
   Pack pack{{}, model.spec.architecture, model.weights_fingerprint, model.config_sha256, "",
             "", !request.recipe.empty()};
   take_revision(model.folder, pack);
   AtomicFolder folder(request.out, replaces ? Existing::Replace : Existing::Refuse);
-  for (const auto& [name, source] : sources_of(request)) fs::copy_file(source, folder.path() / name);
+  // Scales as they were checked, and once: they may come from a pipe.
+  write_file_atomically(folder.path() / kPackScales, text, Existing::Refuse);
+  for (const auto& [name, source] : sources_of(request)) copy_into_pack(source, folder.path() / name);
   write_file_atomically(folder.path() / kPackManifest, manifest_text(pack, request.tool_version), Existing::Refuse);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path())) names.push_back(entry.path().filename().string());
@@ -126,6 +154,7 @@ void write_pack(const PackRequest& request) {
   for (const std::string& name : names) sums += sha256_of_file(folder.path() / name) + "  " + name + "\n";
   write_file_atomically(folder.path() / kPackSums, sums, Existing::Refuse);
   read_pack(folder.path());
+  if (replaces) check_nothing_lost(request.out, made_by(request.out), folder.path());
   folder.commit();
 }
 

@@ -34,12 +34,14 @@ struct Pack {
 };
 
 /// Throws Error, and writes nothing, for scales or a recipe of another model, for two files of one name, and for a
-/// folder there that is no pack.
+/// folder there that is no pack, holds the model, or has a file that is not of the pack.
 void write_pack(const PackRequest& request);
 
 bool is_pack(const std::filesystem::path& folder);
 
-/// Throws Error for a manifest that cannot be read, and for a file that is missing, changed or not in the sums.
+/// Throws Error for a manifest that cannot be read, one of its files that is not in the sums, and a file of the sums
+/// that is missing, changed, no regular file or a link out of the folder. What else is there (a signature, README.md)
+/// is not looked at.
 Pack read_pack(const std::filesystem::path& folder);
 
 /// Throws Error, with both names, when the model is another one than the pack's.

@@ -1,6 +1,5 @@
 #include "export/write_export.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -40,17 +39,10 @@ std::optional<ExportRecord> check_target(const ExportInput& input, const WriteOp
   return earlier;
 }
 
-/// `out` gives way to `replacement`: what an export did not make and the model does not have was put there by someone.
-void check_nothing_lost(const fs::path& out, const ExportRecord& earlier, const fs::path& replacement) {
-  for (const FolderEntry& entry : folder_entries(out)) {
-    const std::string name = entry.name.string();
-    std::error_code ignored;
-    if (name == kExportRecord || std::ranges::find(earlier.files, name, &RecordedFile::name) != earlier.files.end() ||
-        fs::exists(fs::symlink_status(replacement / entry.name, ignored)))
-      continue;
-    fail(quoted(out.string()) + " holds " + quoted(name) +
-         ", which this export does not write: --force would delete it; move it elsewhere, or choose another folder");
-  }
+std::set<std::string> made_by(const ExportRecord& earlier) {
+  std::set<std::string> names = {kExportRecord};
+  for (const RecordedFile& file : earlier.files) names.insert(file.name);
+  return names;
 }
 
 ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const WriteOptions& options) {
@@ -140,7 +132,7 @@ OverlayReport write_folder(const Exporter& exporter, const ExportInput& input, c
                                ? fill_in_place(overlay, folder.path())
                                : fill_overlay(overlay, folder.path(), options.copy ? Weights::Copy : Weights::Link);
     while_doing("reading back what was written", [&] { exporter.read_back(input, plan, folder.path()); });
-    if (earlier) check_nothing_lost(target, *earlier, folder.path());
+    if (earlier) check_nothing_lost(target, made_by(*earlier), folder.path());
     folder.commit();
     return report;
   });

@@ -27,5 +27,23 @@ kvcal export s.json --model "$model" --to pack --include e.json --include e.json
 kvcal export s.json --model "$SOURCE/datasets/demo/natural" --to pack -o no || echo exit $?
 kvcal export s.json --model "$model" --to pack -o place --force || echo exit $?
 kvcal export s.json --model "$model" --include e.json -o no || echo exit $?
+# Files that never end, or lie elsewhere; a download of the Hub is links, too.
+cp -r pack endless && mkfifo endless/x && echo "$(printf %064d 0)  x" >>endless/SHA256SUMS
+timeout 20 kvcal validate endless || echo exit $?
+ln -sf /dev/zero endless/x && timeout 20 kvcal apply endless "$model" -o no || echo exit $?
+mkdir -p models--o--pack/blobs models--o--pack/snapshots/1 && cp pack/* models--o--pack/blobs
+for f in pack/*; do ln -s "../../blobs/${f#*/}" models--o--pack/snapshots/1; done
+kvcal validate models--o--pack/snapshots/1 | tail -1
+# Nothing that can be packed; scales from a pipe, which gives them once.
+mkdir folder
+for f in folder folder/ missing; do kvcal export s.json --model "$model" --to pack --include $f -o no || echo exit $?; done
+cat s.json | kvcal export /dev/stdin --model "$model" --to pack -o piped | head -1
+cmp piped/kv-cache-scales.json s.json
+# What a publisher keeps beside a pack is no fault of it, and is not deleted with an earlier one; nor is the model.
+mkdir piped/.git && echo text >piped/README.md && kvcal validate piped | tail -1
+kvcal export s.json --model "$model" --to pack -o piped --force || echo exit $?
+rmdir piped/.git && kvcal export s.json --model "$model" --to pack -o piped --force || echo exit $?
+rm piped/README.md && cp -rL "$model" piped/model && kvcal export s.json --model piped/model --to pack -o piped --force || echo exit $?
+ls piped
 kvcal export s.json --model "$model" --to pack -o pack --force && ls pack
 ls -d no 2>/dev/null || echo nothing written
