@@ -13,7 +13,7 @@ namespace kvcal {
 namespace {
 
 struct ApplyFlags {
-  std::string pack;
+  std::string pack, skip_layers;
   ExportRequest request;
 };
 
@@ -23,6 +23,11 @@ Exit run(const ApplyFlags& flags) {
   if (!find_exporter(request.target).writes_folder)
     fail("'--to " + request.target + "' writes no checkpoint: export the pack's scale file with it");
   const Pack pack = read_pack(flags.pack);
+  if (pack.has_recipe && (!flags.skip_layers.empty() || request.options.allow_keep16))
+    fail(quoted(flags.pack) +
+         " has a recipe, which says which layers are kept in 16 bits: --skip-layers and "
+         "--allow-keep16 are for packs without one");
+  read_skip_layers(flags.skip_layers, request.options);
   check_is_for(pack, identify_model(request.model));
   request.scales = pack.scales();
   request.recipe = pack.recipe();
@@ -42,6 +47,12 @@ void add_apply(CLI::App& app, Job& chosen) {
   verb->add_option("--to", request.target, "Target, see 'kvcal export --help'")
       ->type_name("TARGET")
       ->capture_default_str();
+  verb->add_option("--skip-layers", flags->skip_layers,
+                   "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
+                   "assessment; not for a pack with a recipe")
+      ->type_name("LAYERS");
+  verb->add_flag("--allow-keep16", request.options.allow_keep16,
+                 "Also write scales of layers that are better kept in 16 bits");
   verb->add_flag("--in-place", request.write.in_place,
                  "Modify the model's folder itself, atomically; 'kvcal export --undo' undoes it");
   verb->add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");

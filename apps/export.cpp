@@ -27,29 +27,6 @@ struct ExportFlags {
   bool no_query = false, undo = false, json = false;
 };
 
-/// "keep16" ("inadequate" in version 1.0 of the file), or numbers: "3,7" and "3-5".
-void read_skip_layers(const std::string& text, ExportOptions& options) {
-  std::stringstream parts(text);
-  const auto bad = [&] { fail("--skip-layers is " + quoted(text) + ", expected 'keep16' or layers such as 3,7-9"); };
-  for (std::string part; std::getline(parts, part, ',');) {
-    if (part == "keep16" || part == "inadequate") {
-      options.skip_keep16 = true;
-      continue;
-    }
-    int first = 0;
-    const char* const end = part.data() + part.size();
-    auto [next, error] = std::from_chars(part.data(), end, first);
-    int last = first;
-    if (error == std::errc() && next != end && *next == '-') {
-      const auto range = std::from_chars(next + 1, end, last);
-      next = range.ptr;
-      error = range.ec;
-    }
-    if (part.empty() || error != std::errc() || next != end || first < 0 || last < first || last > 100'000) bad();
-    for (int layer = first; layer <= last; ++layer) options.skip_layers.push_back(layer);
-  }
-}
-
 Json report_json(const OverlayReport& report) {
   return {{"hard_linked", report.hard_linked}, {"symlinked", report.symlinked}, {"copied", report.copied},
           {"written", report.written},         {"left_out", report.left_out},   {"from_outside", report.from_outside}};
@@ -145,12 +122,12 @@ constexpr const char* kPack = "pack";
 Exit export_pack(const ExportFlags& flags) {
   const ExportRequest& r = flags.request;
   if (r.out.empty()) fail("--out is required; see 'kvcal export --help'");
-  write_pack(
+  const std::string options = write_pack(
       {r.scales, r.model, r.out, r.recipe, flags.include, std::string("kvcal ") + build_info().version, r.write.force});
   write_line(quoted(r.out.string()), ": a pack; read back and verified");
   write_line();
   write_line("next: sign its SHA256SUMS before you publish it; whoever has the checkpoint applies it:");
-  write_line("  kvcal apply ", shell_word(r.out.string()), " MODEL -o OUT");
+  write_line("  kvcal apply ", shell_word(r.out.string()), " MODEL ", options, options.empty() ? "" : " ", "-o OUT");
   return Exit::Done;
 }
 
@@ -221,6 +198,28 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
 }
 
 }  // namespace
+
+void read_skip_layers(const std::string& text, ExportOptions& options) {
+  std::stringstream parts(text);
+  const auto bad = [&] { fail("--skip-layers is " + quoted(text) + ", expected 'keep16' or layers such as 3,7-9"); };
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part == "keep16" || part == "inadequate") {
+      options.skip_keep16 = true;
+      continue;
+    }
+    int first = 0;
+    const char* const end = part.data() + part.size();
+    auto [next, error] = std::from_chars(part.data(), end, first);
+    int last = first;
+    if (error == std::errc() && next != end && *next == '-') {
+      const auto range = std::from_chars(next + 1, end, last);
+      next = range.ptr;
+      error = range.ec;
+    }
+    if (part.empty() || error != std::errc() || next != end || first < 0 || last < first || last > 100'000) bad();
+    for (int layer = first; layer <= last; ++layer) options.skip_layers.push_back(layer);
+  }
+}
 
 Exit run_export(const ExportRequest& request, bool json) {
   (json ? print_json : print_text)(request, export_scales(request));

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
+#include "artifact/delivery.h"
 #include "artifact/json_text.h"
 #include "base/atomic_folder.h"
 #include "base/read_file.h"
@@ -119,6 +121,13 @@ void check_sums(const fs::path& folder, bool has_recipe) {
   }
 }
 
+std::string options_of_apply(const Artifact& artifact, const std::optional<AppliedRecipe>& recipe) {
+  if (!recipe) return keep16_layers(artifact).empty() ? "" : "--skip-layers keep16";
+  const bool mixes = std::ranges::any_of(
+      recipe->formats, [&](const auto& of_layer) { return of_layer.second != artifact.quantization.dtype; });
+  return mixes ? "--to modelopt" : "";
+}
+
 std::string shown(const std::string& hash) { return hash.substr(0, 12); }
 
 /// "org/name at 0123456789ab, Qwen3ForCausalLM"
@@ -128,12 +137,14 @@ std::string name_of(const Pack& pack) {
 
 }  // namespace
 
-void write_pack(const PackRequest& request) {
+std::string write_pack(const PackRequest& request) {
   const std::string text = read_artifact_text(request.scales);
   const Artifact artifact = parse_artifact(text, request.scales);
   const ModelIdentity model = identify_model(request.model);
   check_fits(artifact, model);
-  if (!request.recipe.empty()) recipe_for(request.recipe, artifact, sha256_hex(text), model, find_exporter("modelopt"));
+  std::optional<AppliedRecipe> recipe;
+  if (!request.recipe.empty())
+    recipe = recipe_for(request.recipe, artifact, sha256_hex(text), model, find_exporter("modelopt"));
   std::error_code ignored;
   const bool replaces = request.force && is_pack(request.out);
   check_apart(request.model, request.out);
@@ -156,6 +167,7 @@ void write_pack(const PackRequest& request) {
   read_pack(folder.path());
   if (replaces) check_nothing_lost(request.out, made_by(request.out), folder.path());
   folder.commit();
+  return options_of_apply(artifact, recipe);
 }
 
 bool is_pack(const fs::path& folder) {

@@ -34,8 +34,9 @@ struct Pack {
 };
 
 /// Throws Error, and writes nothing, for scales or a recipe of another model, for two files of one name, and for a
-/// folder there that is no pack, holds the model, or has a file that is not of the pack.
-void write_pack(const PackRequest& request);
+/// folder there that is no pack, holds the model, or has a file that is not of the pack. Returns the options that
+/// 'kvcal apply' needs: "--to modelopt", "--skip-layers keep16", or "".
+std::string write_pack(const PackRequest& request);
 
 bool is_pack(const std::filesystem::path& folder);
 
