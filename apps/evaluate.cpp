@@ -197,6 +197,10 @@ void check_share(const char* name, const std::optional<double>& share) {
     fail(std::string(name) + " is " + formatted("%.4g", *share) + ", expected 0 to 1");
 }
 
+void check_kl(const char* name, const std::optional<double>& kl) {
+  if (kl && !(*kl >= 0)) fail(std::string(name) + " is " + formatted("%.4g", *kl) + ", expected 0 or more");
+}
+
 /// Variants of one name could not be told apart.
 void check_different(const char* flag, const std::vector<std::string>& names) {
   for (const std::string& name : names)
@@ -209,8 +213,8 @@ void check_flags(const EvaluateFlags& flags) {
   check_different("--choose", flags.choose);
   check_share("--min-agreement", flags.min_agreement);
   check_share("--min-correct", flags.min_correct);
-  if (flags.max_kl && !(*flags.max_kl >= 0))
-    fail("--max-kl is " + formatted("%.4g", *flags.max_kl) + ", expected 0 or more");
+  check_kl("--until-decided", flags.until_decided);
+  check_kl("--max-kl", flags.max_kl);
   if (flags.max_new_tokens < 1)
     fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
   if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
@@ -338,8 +342,9 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       ->type_name("KL")
       ->excludes("--max-kl");
   verb->add_option(
-      "--min-agreement", flags->min_agreement,
-      "Exit with 1 when top-1 agreement with the reference is below this, 0 to 1; with --choose, the recipe's");
+          "--min-agreement", flags->min_agreement,
+          "Exit with 1 when top-1 agreement with the reference is below this, 0 to 1; with --choose, the recipe's")
+      ->excludes("--until-decided");  // which stops before this is decided
   verb->add_option("--min-correct", flags->min_correct,
                    "Exit with 1 when the share of answers containing what their prompt expects is below this, 0 to 1");
   verb->add_option("-o,--out", flags->out, "File to write; - prints it")->type_name("FILE")->capture_default_str();
