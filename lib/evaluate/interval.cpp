@@ -12,6 +12,11 @@ namespace {
 constexpr size_t kDraws = 10000;
 constexpr double kNormal = 1.959963984540054;  // 97.5 % of the standard normal distribution lie below
 
+/// Where an interval ends on the standard normal distribution.
+double normal_end(int64_t n_looks) {
+  return n_looks > 1 ? -normal_quantile(0.025 / static_cast<double>(3 * n_looks)) : kNormal;
+}
+
 size_t index_below(size_t n, uint64_t bits) { return static_cast<size_t>(((bits >> 32) * n) >> 32); }
 
 /// Student's t below which as much lies as below `z` of the normal distribution, by its expansion in 1 / degrees of
@@ -26,9 +31,8 @@ double student(double freedom, double z) {
 /// The share of draws below the interval. A bootstrap's variance lacks the factor n / (n - 1), its percentiles t's
 /// tail.
 double tail_of(size_t n_groups, int64_t n_looks) {
-  const double z = n_looks > 1 ? -normal_quantile(0.025 / static_cast<double>(3 * n_looks)) : kNormal;
   const auto n = static_cast<double>(n_groups);
-  return 0.5 * portable_erfc(std::sqrt(n / (n - 1)) * student(n - 1, z) / std::numbers::sqrt2);
+  return 0.5 * portable_erfc(std::sqrt(n / (n - 1)) * student(n - 1, normal_end(n_looks)) / std::numbers::sqrt2);
 }
 
 double value_of(const GroupSums& sums) {
@@ -60,9 +64,9 @@ Interval bootstrap(const GroupSums& sums, int64_t n_looks) {
 
 }  // namespace
 
-Interval wilson(double share, double n) {
-  const double z2 = kNormal * kNormal, middle = (share + z2 / (2 * n)) / (1 + z2 / n);
-  const double half = kNormal * std::sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n);
+Interval wilson(double share, double n, int64_t n_looks) {
+  const double z = normal_end(n_looks), z2 = z * z, middle = (share + z2 / (2 * n)) / (1 + z2 / n);
+  const double half = z * std::sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n);
   return {std::max(middle - half, 0.0), std::min(middle + half, 1.0)};
 }
 
@@ -77,7 +81,7 @@ Estimate ratio_of(const GroupSums& given, int64_t n_looks) {
 Estimate share_of(const GroupSums& sums, double n_trials, int64_t n_looks) {
   Estimate estimate = ratio_of(sums, n_looks);
   if (!estimate.interval) return estimate;
-  const Interval least = wilson(estimate.value, n_trials);
+  const Interval least = wilson(estimate.value, n_trials, n_looks);
   estimate.interval = {std::min(estimate.interval->low, least.low), std::max(estimate.interval->high, least.high)};
   return estimate;
 }

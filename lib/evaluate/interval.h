@@ -37,8 +37,8 @@ inline constexpr int64_t kFewestGroups = 6;
 /// figures end too early.
 Estimate ratio_of(const GroupSums& sums, int64_t n_looks = 1);
 
-/// Where a share of n independent trials lies, at 95 %: Wilson's.
-Interval wilson(double share, double n);
+/// Where a share of n independent trials lies, at 95 %: Wilson's; with several looks as wide as ratio_of() is then.
+Interval wilson(double share, double n, int64_t n_looks = 1);
 
 /// The same as ratio_of() for a share, 0 to 1. Draws know nothing of what never happened among them, so the interval is
 /// at least Wilson's of so many independent trials.

@@ -124,6 +124,16 @@ TEST(Conclusion, AllTokensOfFewPromptsThatAgreeShowNoShareOfOne) {
   EXPECT_NEAR(top1.interval->low, 7 / (7 + 3.8415), 1e-4);
 }
 
+TEST(Conclusion, WilsonsIntervalOfSeveralLooksIsWider) {
+  Given g = given(named("one system prompt"));
+  g.most = 1000;
+  Evaluation e = g.evaluation();
+  e.looks = {1, 1, 4, 100};
+  const Conclusion c = conclude(e);
+  const auto n = static_cast<double>(c.groups.n_counted);
+  EXPECT_NEAR(c.of("file").top1.interval->low, n / (n + 8.2097), 1e-4) << "1 - 0.025 / 12 of the normal lie below 2.8653";
+}
+
 TEST(Conclusion, AFloorOfZeroIsNoMeasure) {
   Evaluation e = given(named("independent")).evaluation();
   const double before = conclude(e).floor[0].times->value;
