@@ -147,20 +147,16 @@ class Concluder {
   }
 
   FloorEvidence above_floor(const EvaluatedVariant& v, const EvaluatedVariant& floor) const {
-    GroupSums sums = kl_sums(v), differences = sums;
-    const GroupSums least = kl_sums(floor);
+    const GroupSums sums = kl_sums(v), least = kl_sums(floor);
+    GroupSums differences = sums;
     differences.fixed.sum -= least.fixed.sum;
-    sums.fixed.n = least.fixed.sum;
-    double of_floor = sums.fixed.n;
+    double of_floor = least.fixed.sum;
     for (size_t i = 0; i < sums.groups.size(); ++i) {
-      GroupSum& g = sums.groups[i];
-      g.n = least.groups[i].sum;
-      differences.groups[i].sum -= g.n;
-      of_floor += g.n;
-      if (g.n == 0) sums.fixed.sum += g.sum;  // it has no ratio, and counts in that of all
+      differences.groups[i].sum -= least.groups[i].sum;
+      of_floor += least.groups[i].sum;
     }
     return {v.variant.name, ratio_of(differences, n_looks_),
-            of_floor > 0 ? std::optional(ratio_of(sums, n_looks_)) : std::nullopt};
+            of_floor > 0 ? std::optional(quotient_of(sums, least, n_looks_)) : std::nullopt};
   }
 
   const Evaluation& e_;

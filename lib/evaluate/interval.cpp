@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/portable_math.h"
@@ -55,11 +56,17 @@ Interval bootstrap(const GroupSums& sums, int64_t n_looks) {
       drawn.sum += g.sum;
       drawn.n += g.n;
     }
-    draws.push_back(drawn.sum / drawn.n);
+    draws.push_back(drawn.n > 0 ? drawn.sum / drawn.n : std::numeric_limits<double>::infinity());
   }
   std::ranges::sort(draws);
   const auto below = static_cast<size_t>(tail_of(n, n_looks) * static_cast<double>(kDraws));
   return {draws[below], draws[kDraws - 1 - below]};
+}
+
+Estimate estimate_of(const GroupSums& sums, int64_t n_looks) {
+  Estimate estimate{value_of(sums), {}};
+  if (sums.groups.size() >= static_cast<size_t>(kFewestGroups)) estimate.interval = bootstrap(sums, n_looks);
+  return estimate;
 }
 
 }  // namespace
@@ -73,8 +80,15 @@ Interval wilson(double share, double n, int64_t n_looks) {
 Estimate ratio_of(const GroupSums& given, int64_t n_looks) {
   GroupSums sums = given;
   std::erase_if(sums.groups, [](const GroupSum& g) { return g.n == 0; });
-  Estimate estimate{value_of(sums), {}};
-  if (sums.groups.size() >= static_cast<size_t>(kFewestGroups)) estimate.interval = bootstrap(sums, n_looks);
+  return estimate_of(sums, n_looks);
+}
+
+Estimate quotient_of(const GroupSums& sums, const GroupSums& by, int64_t n_looks) {
+  GroupSums quotient{{}, {sums.fixed.sum, by.fixed.sum}};
+  for (size_t i = 0; i < sums.groups.size(); ++i)
+    if (sums.groups[i].n > 0) quotient.groups.push_back({sums.groups[i].sum, by.groups[i].sum});
+  Estimate estimate = estimate_of(quotient, n_looks);
+  if (estimate.interval && std::isinf(estimate.interval->high)) estimate.interval.reset();
   return estimate;
 }
 

@@ -37,6 +37,10 @@ inline constexpr int64_t kFewestGroups = 6;
 /// figures end too early.
 Estimate ratio_of(const GroupSums& sums, int64_t n_looks = 1);
 
+/// Sums over sums of the same tokens. Groups whose part of `by` is 0 are drawn like all others. A draw in which all of
+/// it is 0 is above every limit; no interval where these are too many for an upper end.
+Estimate quotient_of(const GroupSums& sums, const GroupSums& by, int64_t n_looks = 1);
+
 /// Where a share of n independent trials lies, at 95 %: Wilson's; with several looks as wide as ratio_of() is then.
 Interval wilson(double share, double n, int64_t n_looks = 1);
 

@@ -89,16 +89,17 @@ def conclude(prompts, values, rng, share=False, weights=None, looks=1):
     """values: of each beginning; weights: what their sum is divided by, else 1 each."""
     weight = (lambda beginning: 1) if weights is None else weights.__getitem__
     group_of, n_groups = groups_of(prompts)
-    sums, counts, fixed = np.zeros(n_groups), np.zeros(n_groups), np.zeros(2)
+    sums, counts, tokens, fixed = np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups), np.zeros(2)
     for beginning, group in group_of.items():
         if group < 0:
             fixed += [values[beginning], weight(beginning)]
         else:
             sums[group] += values[beginning]
             counts[group] += weight(beginning)
+            tokens[group] += 1
     value = (sums.sum() + fixed[0]) / (counts.sum() + fixed[1])
     found = {"value": round(float(value), 9)}
-    sums, counts = sums[counts > 0], counts[counts > 0]
+    sums, counts = sums[tokens > 0], counts[tokens > 0]
     if len(sums) >= FEWEST:
         ends = interval(sums, counts, fixed, rng, below=tail(len(sums), looks))
         if share:

@@ -147,6 +147,18 @@ TEST(Conclusion, AFloorOfZeroIsNoMeasure) {
   EXPECT_TRUE(conclude(e).floor.empty());
 }
 
+TEST(Conclusion, FloorsOfZeroAreDrawnLikeOthers) {
+  // 60 like prompts, the floor of every other 0: 60 over how many of a draw have one, of which 97.5 % are 22 to 38.
+  GroupSums kl{std::vector<GroupSum>(60, {1, 1}), {}}, floor = kl;
+  for (size_t i = 0; i < 60; i += 2) floor.groups[i].sum = 0;
+  const Estimate times = quotient_of(kl, floor);
+  EXPECT_EQ(times.value, 2);
+  EXPECT_NEAR(times.interval->low, 60 / 38.0, 0.05);
+  EXPECT_NEAR(times.interval->high, 60 / 22.0, 0.15);
+  for (size_t i = 2; i < 60; ++i) floor.groups[i].sum = 0;
+  EXPECT_FALSE(quotient_of(kl, floor).interval) << "every third draw has no floor";
+}
+
 TEST(Conclusion, TokensWithoutFiniteLogitsDisagreeAndHaveNoKl) {
   Evaluation e = given(named("independent")).evaluation();
   for (size_t i = 0; i < 2; ++i) {  // all of the first prompt
