@@ -47,8 +47,8 @@ Lines evidence_text(const PromptGroups& groups, const std::optional<Looks>& look
   if (groups.common > 0 && groups.n_groups > 1)
     text += ", for all that begin with the same " + tokens_text(groups.common);
   if (looks && looks->n_planned > 1)
-    text += "; look " + std::to_string(looks->n_made) + " of at most " + std::to_string(looks->n_planned) + " at " +
-            prompts_text(looks->n_prompts) + ", for all of which together intervals hold";
+    text += "; look " + std::to_string(looks->n_made) + " of at most " + std::to_string(looks->n_planned) + ", of " +
+            prompts_text(looks->n_prompts) + " given; intervals hold at all looks together";
   return folded(text + ":");
 }
 
@@ -73,10 +73,16 @@ std::string top1_pair(const VariantEvidence& a, const VariantEvidence& b) {
   return "; same top token " + percent(a.top1.value) + " against " + percent(b.top1.value) + " %";
 }
 
-/// By McNemar's test, groups are better or worse.
-std::string changes_text(const Changes& c, const std::string& variant, const std::string& against) {
-  return "right answers: " + variant + " loses " + grouped(c.n_lost) + " of " + against + " and gains " +
-         grouped(c.n_gained) + (c.n_lost + c.n_gained > 0 ? formatted(" (McNemar's p %.2g)", c.p) : "");
+/// Of groups where prompts were joined, as the test counts them.
+std::string changes_text(const Changes& changes, const std::string& variant, const std::string& against,
+                         const PromptGroups& groups) {
+  const std::string lost = grouped(changes.n_lost), gained = grouped(changes.n_gained);
+  std::string text = "right answers: " + variant;
+  if (groups.any_joined)
+    text += " has fewer than " + against + " in " + lost + " groups of like prompts and more in " + gained;
+  else
+    text += " loses " + lost + " of " + against + " and gains " + gained;
+  return text + (changes.n_lost + changes.n_gained > 0 ? formatted(" (McNemar's p %.2g)", changes.p) : "");
 }
 
 Lines answers_text(const Conclusion& c) {
