@@ -50,7 +50,7 @@ std::string more_prompts_text(const std::optional<int64_t>& more) {
 }
 
 std::string missing_prompts_text(const PromptGroups& groups) {
-  const int64_t missing = kFewestGroups - groups.n_groups;
+  const int64_t missing = groups.n_needed - groups.n_groups;
   return std::to_string(missing) + " more " + (missing == 1 ? "prompt" : "prompts");
 }
 
@@ -61,8 +61,8 @@ LimitVerdict judge(const Limit& limit, const std::string& variant, const Estimat
   verdict.line += ", not decided: ";
   if (!found.interval) {
     verdict.line +=
-        "fewer than " + std::to_string(kFewestGroups) + " independent prompts; give " +
-        (groups.n_groups < kFewestGroups ? "at least " + missing_prompts_text(groups) : "more that expect an answer");
+        "fewer than " + std::to_string(groups.n_needed) + " independent prompts; give " +
+        (groups.n_groups < groups.n_needed ? "at least " + missing_prompts_text(groups) : "more that expect an answer");
     return verdict;
   }
   const auto more = more_prompts(found, limit.limit, groups);

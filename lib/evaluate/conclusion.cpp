@@ -65,6 +65,7 @@ class Concluder {
   Concluder(const Evaluation& evaluation, Conclusion& out)
       : e_(evaluation), out_(out), n_looks_(evaluation.looks ? evaluation.looks->n_planned : 1) {
     out_.groups = group_prompts(e_.prompts);
+    out_.groups.n_needed = fewest_groups(n_looks_);
     for (const Answers& answers : e_.answers) correct_.push_back(correct_sums(answers, out_.groups));
     const auto expects = [](const ModelAnswer& a) { return a.correct.has_value(); };
     if (e_.answers.empty() || std::ranges::none_of(e_.answers[0], expects)) correct_.clear();
@@ -144,6 +145,9 @@ class Concluder {
       return change;
     });
     pair.top1 = ratio_of(sums, n_looks_);
+    // Draws know nothing of changes that never, or hardly ever, happened among them.
+    const auto n_changed = std::ranges::count_if(sums.groups, [](const GroupSum& g) { return g.sum != 0; });
+    if (n_changed < out_.groups.n_needed) pair.top1.interval.reset();
   }
 
   FloorEvidence above_floor(const EvaluatedVariant& v, const EvaluatedVariant& floor) const {

@@ -13,10 +13,11 @@ namespace {
 constexpr size_t kDraws = 10000;
 constexpr double kNormal = 1.959963984540054;  // 97.5 % of the standard normal distribution lie below
 
-/// Where an interval ends on the standard normal distribution.
-double normal_end(int64_t n_looks) {
-  return n_looks > 1 ? -normal_quantile(0.025 / static_cast<double>(3 * n_looks)) : kNormal;
-}
+/// How often the interval of one look may miss.
+double missed(int64_t n_looks) { return n_looks > 1 ? 0.05 / static_cast<double>(3 * n_looks) : 0.05; }
+
+/// Where it ends on the standard normal distribution.
+double normal_end(int64_t n_looks) { return n_looks > 1 ? -normal_quantile(missed(n_looks) / 2) : kNormal; }
 
 size_t index_below(size_t n, uint64_t bits) { return static_cast<size_t>(((bits >> 32) * n) >> 32); }
 
@@ -65,11 +66,17 @@ Interval bootstrap(const GroupSums& sums, int64_t n_looks) {
 
 Estimate estimate_of(const GroupSums& sums, int64_t n_looks) {
   Estimate estimate{value_of(sums), {}};
-  if (sums.groups.size() >= static_cast<size_t>(kFewestGroups)) estimate.interval = bootstrap(sums, n_looks);
+  if (sums.groups.size() >= static_cast<size_t>(fewest_groups(n_looks))) estimate.interval = bootstrap(sums, n_looks);
   return estimate;
 }
 
 }  // namespace
+
+int64_t fewest_groups(int64_t n_looks) {
+  int n = 1;
+  while (std::ldexp(2, -n) > missed(n_looks)) ++n;
+  return n;
+}
 
 Interval wilson(double share, double n, int64_t n_looks) {
   const double z = normal_end(n_looks), z2 = z * z, middle = (share + z2 / (2 * n)) / (1 + z2 / n);

@@ -27,8 +27,9 @@ struct Estimate {
   std::optional<Interval> interval;  // none where there are too few groups
 };
 
-/// Fewer prompts can all lie on one side of the true median more often than an interval of 95 % may miss: 2 / 2^5.
-inline constexpr int64_t kFewestGroups = 6;
+/// Fewer prompts can all lie on one side of the true median more often than an interval may miss: 2 / 2^5 is above 5 %,
+/// and with several looks each may miss less often.
+int64_t fewest_groups(int64_t n_looks = 1);
 
 /// The sum of sums over the sum of counts, with an interval of 95 %: bootstrap over groups, at the percentiles at which
 /// one of means is as wide as Student's. The draws depend on the number of groups alone, so that figures of the same

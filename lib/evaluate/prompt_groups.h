@@ -22,6 +22,7 @@ struct PromptGroups {
   int64_t n_tokens = 0;       // of all prompts
   int64_t n_counted = 0;      // of these, each repeated one once
   int64_t common = 0;         // tokens that all prompts begin with; 0 for a single prompt
+  int64_t n_needed = 0;       // groups, for an interval; conclude() says so
 
   /// Whether prompts were put into one group.
   bool any_joined = false;

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 OUT = Path(__file__).resolve().parents[1] / "unit" / "data" / "intervals.json"
-FEWEST = 6
+FEWEST = {1: 6, 4: 9}  # groups, by looks: all on one side as often as the interval misses, at most
 TOP_CHANGES = 35  # thousandths of a nat, above which the likeliest token is another
 DRAWS = 400_000
 LOOKS = 4  # of which one golden is
@@ -100,7 +100,7 @@ def conclude(prompts, values, rng, share=False, weights=None, looks=1):
     value = (sums.sum() + fixed[0]) / (counts.sum() + fixed[1])
     found = {"value": round(float(value), 9)}
     sums, counts = sums[tokens > 0], counts[tokens > 0]
-    if len(sums) >= FEWEST:
+    if len(sums) >= FEWEST[looks]:
         ends = interval(sums, counts, fixed, rng, below=tail(len(sums), looks))
         if share:
             least = wilson(value, len(group_of))

@@ -84,8 +84,7 @@ TEST(Conclusion, IsWhatTheReferenceConcludes) {
     EXPECT_EQ(c.pairs[0].n_better, of["n_better"].get<int64_t>());
     Evaluation looked = given(of).evaluation();
     looked.looks = {1, 1, 4, 100};  // LOOKS of the script
-    if (c.groups.n_groups > 8)
-      expect_estimate(conclude(looked).of("file").kl, of["looked"], 1000, 0.1);  // few draws are so far out
+    expect_estimate(conclude(looked).of("file").kl, of["looked"], 1000, 0.1);  // few draws are so far out
     const auto file = std::ranges::find(c.floor, "file", &FloorEvidence::variant);
     ASSERT_TRUE(file != c.floor.end() && file->times);
     expect_estimate(*file->times, of["times"], 1);
@@ -114,6 +113,8 @@ TEST(Conclusion, OfEqualVariantsIsThatTheyAreTheSame) {
   EXPECT_TRUE(pair.same);
   EXPECT_EQ(pair.n_worse + pair.n_better, 0);
   EXPECT_EQ(pair.kl.interval->high, 0);
+  EXPECT_EQ(pair.top1.value, 0);
+  EXPECT_FALSE(pair.top1.interval) << "of other prompts some may change";
 }
 
 TEST(Conclusion, AllTokensOfFewPromptsThatAgreeShowNoShareOfOne) {
@@ -122,6 +123,14 @@ TEST(Conclusion, AllTokensOfFewPromptsThatAgreeShowNoShareOfOne) {
   const Estimate top1 = conclude(g.evaluation()).of("file").top1;
   EXPECT_EQ(top1.value, 1);
   EXPECT_NEAR(top1.interval->low, 7 / (7 + 3.8415), 1e-4);
+}
+
+TEST(Conclusion, MoreLooksNeedMoreGroups) {
+  EXPECT_EQ(fewest_groups(), 6);   // 2 / 2^6 is below 1/20
+  EXPECT_EQ(fewest_groups(2), 8);  // 2 / 2^8 below 1/120
+  EXPECT_EQ(fewest_groups(3), 9);  // 2 / 2^9 below 1/180
+  EXPECT_EQ(fewest_groups(4), 9);
+  EXPECT_EQ(fewest_groups(5), 10);
 }
 
 TEST(Conclusion, WilsonsIntervalOfSeveralLooksIsWider) {
@@ -196,6 +205,7 @@ TEST(Conclusion, OfTopTokensIsWhichAreLostAndGained) {
   EXPECT_EQ(pair.n_gained, static_cast<int64_t>((n + 3) / 4));
   EXPECT_EQ(pair.n_lost, static_cast<int64_t>((n + 2) / 4 + (n + 1) / 4));
   EXPECT_NEAR(pair.top1.value, static_cast<double>(pair.n_gained - pair.n_lost) / static_cast<double>(n), 1e-12);
+  EXPECT_TRUE(pair.top1.interval);
 }
 
 TEST(Conclusion, McNemarsTestIsExact) {
