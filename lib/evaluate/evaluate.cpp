@@ -1,6 +1,7 @@
 #include "evaluate/evaluate.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -170,12 +171,36 @@ struct PromptsRun {
   std::vector<std::vector<ComparedToken>> tokens;  // by variant
 };
 
-void run_part(const Ground& on, const VariantSet& set, std::vector<size_t> part, PromptsRun& so_far,
-              Evaluation& result) {
-  std::ranges::sort(part);  // as a plan sorts them
+/// Prompts of each look beyond those of the one before, by index, sorted as a plan sorts them.
+std::vector<std::vector<size_t>> parts_of(const std::vector<int64_t>& looks) {
+  const std::vector<size_t> order = drawn_order(static_cast<size_t>(looks.back()));
+  std::vector<std::vector<size_t>> parts;
+  int64_t done = 0;
+  for (const int64_t n : looks) {
+    parts.emplace_back(order.begin() + done, order.begin() + n);
+    std::ranges::sort(parts.back());
+    done = n;
+  }
+  return parts;
+}
+
+SequencePlan sequences_of(const Ground& on, const std::vector<size_t>& part) {
   std::vector<PromptTokens> prompts;
   for (const size_t i : part) prompts.push_back(on.sequences.prompts[i]);
-  const SequencePlan sequences = sequences_of(std::move(prompts));
+  return sequences_of(std::move(prompts));
+}
+
+/// None of the parts may turn out too large after others have run. The largest is checked first, and named.
+void check_memory(const Ground& on, const VariantSet& set, const std::vector<std::vector<size_t>>& parts) {
+  std::vector<SequencePlan> plans;
+  for (const std::vector<size_t>& part : parts) plans.push_back(sequences_of(on, part));
+  std::ranges::sort(plans, std::greater(), [](const SequencePlan& plan) { return tokens_of(plan.measured); });
+  for (const SequencePlan& plan : plans) memory_of({on.model, plan, on.op, on.options, on.listener}, set.compared);
+}
+
+void run_part(const Ground& on, const VariantSet& set, const std::vector<size_t>& part, PromptsRun& so_far,
+              Evaluation& result) {
+  const SequencePlan sequences = sequences_of(on, part);
   Swept swept = sweep({on.model, sequences, on.op, on.options, on.listener}, set.compared);
   result.memory = swept.memory;
   result.n_tokens_twice += tokens_of(sequences.sanity);
@@ -210,14 +235,14 @@ bool is_decided(const VariantEvidence& v, double max_kl) {
 }
 
 void measure_until_decided(const Ground& on, const VariantSet& set, Evaluation& result) {
-  const std::vector<size_t> order = drawn_order(on.sequences.prompts.size());
-  const std::vector<int64_t> looks = looks_at(static_cast<int64_t>(order.size()));
+  const auto n_prompts = static_cast<int64_t>(on.sequences.prompts.size());
+  const std::vector<std::vector<size_t>> parts = parts_of(looks_at(n_prompts));
+  check_memory(on, set, parts);
   result.whole = set.whole;
-  result.looks = {*on.options.decide_kl, 0, static_cast<int64_t>(looks.size()), static_cast<int64_t>(order.size())};
+  result.looks = {*on.options.decide_kl, 0, static_cast<int64_t>(parts.size()), n_prompts};
   PromptsRun so_far;
-  for (const int64_t n : looks) {
-    const auto done = static_cast<std::ptrdiff_t>(so_far.prompts.size());
-    run_part(on, set, {order.begin() + done, order.begin() + n}, so_far, result);
+  for (const std::vector<size_t>& part : parts) {
+    run_part(on, set, part, so_far, result);
     show(on, set, so_far, result);
     ++result.looks->n_made;
     if (is_decided(conclude(result).variants[set.whole], result.looks->max_kl)) return;
