@@ -36,6 +36,7 @@ void weighted_sum(const float* state, int64_t stride, int64_t rows, const float*
 
 template <class T>
 void ChannelDelta::run(const Span& span, int64_t head, float* kept, Arena& scratch) const {
+  if (span.n_tokens == 0) return;  // done before others of the batch
   const auto floats = [&](int64_t n) { return scratch.allocate({n}, DType::F32).template as<float>(); };
   const int64_t stride = (dv() + kBlock - 1) / kBlock * kBlock, room = (dk() + kLanes - 1) / kLanes * kLanes;
   float *state = floats(dk() * stride), *key = floats(room), *query = floats(room), *decay = floats(room);

@@ -186,6 +186,7 @@ struct RecurrentTensors {
 template <class T>
 void run_span(const RecurrentHeads& heads, const RecurrentTensors& t, const Span& span, int64_t head, float* state,
               Arena& scratch) {
+  if (span.n_tokens == 0) return;  // done before others of the batch
   RecurrentTask<T> task(heads, head, scratch);
   if (state) task.load_state(state);
   for (int64_t at = 0; at < span.n_tokens;) {

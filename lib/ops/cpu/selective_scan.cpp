@@ -17,6 +17,7 @@ struct ScanTask {
 
   template <class T>
   void run(const Span& span, float* kept, const Tensor& y) const {
+    if (span.n_tokens == 0) return;  // done before others of the batch
     const int64_t channels = in.x.dim(1), n_state = in.b.dim(1), room = (n_state + kLanes - 1) / kLanes * kLanes;
     std::vector<float> state(static_cast<size_t>((last - first) * room)), decay(state.size());
     const auto row = [&](std::vector<float>& v, int64_t d) { return v.data() + (d - first) * room; };
