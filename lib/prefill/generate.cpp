@@ -68,7 +68,8 @@ namespace {
 
 int32_t largest(const std::vector<float>& logits) {
   for (const float x : logits)
-    if (std::isnan(x)) fail("a logit is not a number: the checkpoint or its loading is broken");
+    if (std::isnan(x))
+      fail("a logit is not a number: the checkpoint or its loading is broken, or a rounded cache or state overflows");
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 

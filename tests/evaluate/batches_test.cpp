@@ -1,5 +1,8 @@
 // A prompt that is cut into batches: later ones attend to rows that earlier ones left rounded, in every kind of cache.
+// And what an answer says that fails.
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "arch/backend.h"
 #include "arch/golden.h"
@@ -100,6 +103,23 @@ TEST_P(Blocks, MayComeTokenByToken) {
   EXPECT_EQ(in_blocks, logits(std::vector<int64_t>(40, 1), 16));
   EXPECT_NE(in_blocks, logits({16, 16, 8}, 0)) << "rows of the last block were rounded";
   EXPECT_NE(in_blocks, logits({40}, 64)) << "rows of complete blocks were not";
+}
+
+TEST(Answers, DoNotBlameTheCheckpointAloneForWhatIsRounded) {
+  OpenedModel model(Golden("qwen3").folder);
+  const std::unique_ptr<Ops> op = backend(Precision::F32);
+  Variant variant = coarse(model.spec()).compared[0];
+  for (CacheSites& sites : variant.caches) sites.key->read = {std::numeric_limits<float>::quiet_NaN()};
+  Generator generator(*model.model, *op, model.weights, 256);
+  RoundingTap tap(variant, *op, 0);
+  try {
+    generator.generate({"40", prompts_of({40}).records[0].input_ids}, {}, tap);
+    FAIL() << "answered";
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "a logit is not a number: the checkpoint or its loading is broken, or a rounded cache or state overflows");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Batches,
