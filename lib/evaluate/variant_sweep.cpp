@@ -81,16 +81,23 @@ int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
   return work;
 }
 
-/// Where variants read absorbed queries, every head has the whole row for its key.
-ModelSpec with_absorbed_queries(ModelSpec spec, const std::vector<Variant>& variants) {
+/// What variants allocate beside a layer's own: the floor's queries and keys, in two parts and joined. Where absorbed
+/// queries are read, every head has the whole row for its key.
+ModelSpec with_variants(ModelSpec spec, const std::vector<Variant>& variants) {
   for (LayerSpec& layer : spec.layers) {
-    if (layer.cache < 0) continue;
-    const auto cache = static_cast<size_t>(layer.cache);
+    if (layer.cache < 0 && layer.shares_cache < 0) continue;
+    const auto cache = static_cast<size_t>(layer.cache >= 0 ? layer.cache : layer.shares_cache);
     const KvLayout& layout = spec.caches[cache];
-    const auto absorbs = [&](const Variant& v) { return v.is_floor() || v.caches[cache].query.has_value(); };
-    if (!layout.is_mla() || std::ranges::none_of(variants, absorbs)) continue;
-    layer.activations += layout.n_heads * layout.head_dim_k;
-    layer.kept_row += layout.n_heads * layout.head_dim_k;
+    const auto changes = [&](const Variant& v) {
+      return v.is_floor() || (layout.is_mla() && v.caches[cache].query.has_value());
+    };
+    if (std::ranges::none_of(variants, changes)) continue;
+    if (layout.is_mla()) {
+      layer.activations += layout.n_heads * layout.head_dim_k;
+      layer.kept_row += layout.n_heads * layout.head_dim_k;
+    } else {
+      layer.activations += 2 * (layout.n_heads + layout.n_kv_heads) * layout.head_dim_k;
+    }
   }
   return spec;
 }
@@ -135,7 +142,7 @@ MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
   memory.block = options.keep_recent;
   memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state.rounds(); });
-  const ModelSpec spec = with_absorbed_queries(on.model.spec(), variants);
+  const ModelSpec spec = with_variants(on.model.spec(), variants);
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
                      [&] { return plan_memory(spec, on.model.weights, side_by_side, memory); });
 }

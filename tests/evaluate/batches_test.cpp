@@ -1,5 +1,5 @@
 // A prompt that is cut into batches: later ones attend to rows that earlier ones left rounded, in every kind of cache.
-// And what an answer says that fails.
+// And what a batch has room for, and what an answer says that fails.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -7,6 +7,7 @@
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "evaluate/evaluate.h"
+#include "evaluate/make_variants.h"
 #include "evaluate/rounding_tap.h"
 #include "prefill/generate.h"
 
@@ -103,6 +104,25 @@ TEST_P(Blocks, MayComeTokenByToken) {
   EXPECT_EQ(in_blocks, logits(std::vector<int64_t>(40, 1), 16));
   EXPECT_NE(in_blocks, logits({16, 16, 8}, 0)) << "rows of the last block were rounded";
   EXPECT_NE(in_blocks, logits({40}, 64)) << "rows of complete blocks were not";
+}
+
+// Its queries and keys are in two parts, then joined.
+TEST(Plan, HasRoomForWhatTheFloorPutsInAnotherOrder) {
+  const Golden model("qwen3");
+  EvaluationOptions options;
+  options.precision = Precision::F32;
+  options.chunk_tokens = 256;
+  CalibrationListener silent;
+  const auto activations = [&](const MakeVariants& variants) {
+    const EvaluationInputs inputs{.model = model.folder,
+                                  .prompts = [](bool) { return prompts_of({300}); },
+                                  .open_device = [] { return backend(Precision::F32); }};
+    return evaluate(inputs, options, variants, silent).memory.activations;
+  };
+  const KvLayout cache = OpenedModel(model.folder).spec().caches.at(0);
+  const int64_t row = 2 * (cache.n_heads + cache.n_kv_heads) * cache.head_dim_k;
+  const auto floor = [](const ModelSpec& spec) { return VariantSet{{floor_of(spec)}, {}, {}}; };
+  EXPECT_EQ(activations(floor), activations(coarse) + static_cast<uint64_t>(256 * row) * sizeof(float));
 }
 
 TEST(Answers, DoNotBlameTheCheckpointAloneForWhatIsRounded) {
