@@ -246,6 +246,7 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
   options.decide_kl = flags.until_decided;
   options.expects = flags.min_correct.has_value();
+  options.limits_predictions = flags.choose.empty() && (flags.max_kl || flags.min_agreement);
   options.commit = build_info().commit;
   if (flags.resume && is_standard_output(flags.out)) fail("--resume needs a file as --out, which is -");
   if (flags.resume) options.resume = flags.out.string() + ".kvcal-resume";

@@ -40,6 +40,18 @@ void check_expectations(const FedPrompts& fed) {
   if (std::ranges::none_of(fed.prompts, expects)) fail("none of the prompts has \"expect\", a right answer's mark");
 }
 
+/// Of --state-chunk: what is stored only after the last token of a prompt changes none of its predictions.
+void check_states(const VariantSet& set, const std::vector<PromptTokens>& prompts, const EvaluationOptions& options) {
+  if (options.max_new_tokens > 0 && !options.limits_predictions) return;
+  size_t longest = 0;
+  for (const PromptTokens& p : prompts) longest = std::max(longest, p.ids.size());
+  for (const Variant& v : set.compared)
+    if (v.state.rounds() && next_stored(v.state, 0) >= static_cast<int64_t>(longest))
+      fail("--state-chunk " + std::to_string(v.state.chunk) +
+           " stores no state before the last token of a prompt, so no prediction changes: only answers tell "
+           "(--generate), and only --min-correct limits them");
+}
+
 /// Each prompt alone, and the beginnings of some, to compare the reference with itself.
 SequencePlan sequences_of(std::vector<PromptTokens> prompts) {
   int64_t longest = 0;
@@ -289,6 +301,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
   const std::unique_ptr<Ops> op = inputs.open_device();
   const SequencePlan sequences = sequences_of(tokens_of(fed, model));
+  check_states(set, sequences.prompts, options);
   see_pictures(model, *op, sequences.prompts, options.memory);
   Ground ground{model, sequences, *op, options, listener};
   if (options.max_new_tokens > 0)

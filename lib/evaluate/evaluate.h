@@ -39,6 +39,7 @@ struct EvaluationOptions {
   std::optional<double> decide_kl;  // prompts run in parts, until the mean KL of VariantSet::whole is shown to be on
                                     // one side of this; then nothing but `compared` is measured
   bool expects = false;             // Error when no prompt says what to expect
+  bool limits_predictions = false;  // Error when states are stored so that no prediction can change
   std::filesystem::path resume;     // folder that keeps the state of a run; empty = none
   std::string commit;               // of the program: a run is resumed by the same one only
 };

@@ -6,3 +6,6 @@ kvcal evaluate "$@" --state-dtype bf16,f8 -o other.json || echo exit $?
 kvcal evaluate "$@" --state-dtype int8_per_row --state-chunk 64 -q -o rows.json && grep -E '"state_chunk|"name": "state' rows.json
 kvcal evaluate "$@" --state-dtype int8 --state-chunk -1 -o other.json || echo exit $?
 kvcal evaluate "$@" --state-chunk 64 -o other.json || echo exit $?
+kvcal evaluate "$@" --state-dtype bf16 --state-chunk 0 --max-kl 0.02 -o other.json || echo exit $?
+kvcal evaluate "$@" --state-dtype bf16 --state-chunk 4000 --generate --min-agreement 0.9 -o other.json || echo exit $?
+kvcal evaluate "$@" --state-dtype bf16 --state-chunk 0 --generate --max-new-tokens 2 -q -o answers.json && grep '"state_chunk' answers.json
