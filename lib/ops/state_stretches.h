@@ -1,9 +1,11 @@
 // Spans cut where the states of their sequences are stored: the one place that decides when a state is rounded.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
+#include "ops/ops.h"
 #include "ops/recurrent_state.h"
 
 namespace kvcal {
