@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "base/json_text.h"
 #include "base/letter_case.h"
 #include "checkpoint/quantization.h"
@@ -25,6 +26,27 @@ bool flag_is(const Json& scheme, const char* key, bool value) {
   return member && member->is_boolean() && member->get<bool>() == value;
 }
 
+/// What the first of the patterns that is of a layer says. Throws Error for more patterns than a model needs.
+const Json* first_match(const Json& patterns, const Json& layers) {
+  constexpr size_t kMostPairs = 1'000'000;
+  std::map<std::string_view, const Json*> named;
+  for (const auto& [name, entry] : layers.items()) named.try_emplace(name, &entry);
+  size_t n_pairs = 0;
+  for (const Json& pattern : patterns) {
+    if (!pattern.is_string()) continue;
+    const std::string& text = pattern.get_ref<const std::string&>();
+    if (text.find_first_of("*?[") == std::string::npos) {
+      if (const auto found = named.find(text); found != named.end()) return found->second;
+      continue;
+    }
+    n_pairs += named.size();
+    if (n_pairs > kMostPairs) fail("kv_cache_group: too many patterns for as many layers as layer_quant_config has");
+    for (const auto& [name, entry] : layers.items())
+      if (fnmatch(text.c_str(), name.c_str(), FNM_NOESCAPE) == 0) return &entry;
+  }
+  return nullptr;
+}
+
 /// Quark's kv_cache_group names patterns of layers whose outputs are the cache. In this order, and with these words,
 /// vLLM 0.33.0 and SGLang 0.5.23 look at it (quark.py, from_config and validate_kv_cache_config); SGLang takes exact
 /// names in place of patterns. Without an option neither makes the cache FP8.
@@ -32,12 +54,8 @@ void read_quark(const Json& q, KvDeclaration& d) {
   const Json* exported = object_at(q, "export");
   const Json* group = exported ? find_member(*exported, "kv_cache_group") : nullptr;
   if (!group || !group->is_array() || group->empty()) return;
-  const Json *layers = object_at(q, "layer_quant_config"), *output = nullptr;
-  for (const Json& pattern : *group)
-    if (layers != nullptr && pattern.is_string())
-      for (const auto& [name, entry] : layers->items())
-        if (!output && fnmatch(pattern.get_ref<const std::string&>().c_str(), name.c_str(), FNM_NOESCAPE) == 0)
-          output = &entry;
+  const Json* layers = object_at(q, "layer_quant_config");
+  const Json* output = layers != nullptr ? first_match(*group, *layers) : nullptr;
   if (output == nullptr) {
     d.quark_error = "kv_cache_group is set, but no kv_cache quantization settings were found in layer_quant_config";
     return;

@@ -46,7 +46,8 @@ struct KvDeclaration {
 bool is_nvfp4(const KvDeclaration& declaration, const std::string& module, bool values);
 
 /// Reads quantization_config of config.json (or of its text_config), else hf_quant_config.json beside it. What is of a
-/// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error.
+/// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error, and patterns of
+/// Quark's that are far more than a model needs.
 KvDeclaration read_kv_declaration(const Json& config, const std::filesystem::path& folder);
 
 /// The number of bits, type, strategy and so on of a scheme, with "" for what is absent: "float", "tensor".

@@ -221,5 +221,24 @@ TEST(KvDeclaration, TakesWhatSglangTakes) {
   EXPECT_EQ(carrier_of(read_kv_declaration(Json::object(), "nowhere"), ServerKind::Sglang), KvCarrier::None);
 }
 
+TEST(Quark, TakesManyNamesAndNotManyPatterns) {
+  Json names = Json::array(), patterns = Json::array(), layers = Json::object();
+  for (int i = 0; i < 3000; ++i) {
+    names.push_back("group" + std::to_string(i));
+    patterns.push_back("*group" + std::to_string(i));
+    layers["layer" + std::to_string(i)] = {{"output_tensors", {{"dtype", "fp8_e4m3"}, {"qscheme", "per_tensor"}}}};
+  }
+  const auto read = [&](const Json& group) {
+    const Json quark = {
+        {"quant_method", "quark"}, {"layer_quant_config", layers}, {"export", {{"kv_cache_group", group}}}};
+    return read_kv_declaration({{"quantization_config", quark}}, "nowhere").algorithm;
+  };
+  EXPECT_EQ(read(names), "");
+  names.push_back("layer7");
+  EXPECT_EQ(read(names), "fp8_e4m3");
+  EXPECT_EQ(read({"*group", "*er7"}), "fp8_e4m3");
+  EXPECT_THROW(read(patterns), Error);
+}
+
 }  // namespace
 }  // namespace kvcal
