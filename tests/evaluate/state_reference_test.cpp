@@ -102,8 +102,9 @@ TEST_P(StateReference, OfEachFormatAndPlace) {
 }
 
 TEST_P(StateReference, IsTheSameInParts) {
-  const Evaluation whole = evaluated(GetParam(), 150, {.threads = 1}),
-                   parts = evaluated(GetParam(), 150, {.chunk_tokens = 64, .threads = 3, .among_others = true});
+  const int64_t n_tokens = goldens().at("tokens");  // beyond the longest chunk
+  const Evaluation whole = evaluated(GetParam(), n_tokens, {.threads = 1}),
+                   parts = evaluated(GetParam(), n_tokens, {.chunk_tokens = 64, .threads = 3, .among_others = true});
   for (size_t v = 0; v < whole.compared.size(); ++v) {
     const std::vector<ComparedToken> a = tokens_of(whole, v), b = tokens_of(parts, v);
     ASSERT_EQ(a.size(), b.size());
