@@ -88,9 +88,10 @@ std::string changes_text(const Changes& changes, const std::string& variant, con
 Lines answers_text(const Conclusion& c) {
   Lines text;
   for (const VariantEvidence& v : c.variants)
-    if (v.changes && !is_control(v.name)) text += folded(changes_text(*v.changes, said(v.name), "the reference"));
+    if (v.changes && !is_control(v.name))
+      text += folded(changes_text(*v.changes, said(v.name), "the reference", c.groups));
   for (const PairEvidence& p : c.pairs)
-    if (p.changes) text += folded(changes_text(*p.changes, said(p.variant), said(p.against)));
+    if (p.changes) text += folded(changes_text(*p.changes, said(p.variant), said(p.against), c.groups));
   return text;
 }
 

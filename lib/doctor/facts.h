@@ -120,7 +120,7 @@ struct Facts {
   Evidence backend_from;
   std::string logged_dtype, logged_other;  // of the KV cache, as the server prints it; another that is so and not so
   CacheType cache;                         // in effect; of resolve()
-  ServedState state;                         // of recurrent layers; of resolve()
+  ServedState state;                       // of recurrent layers; of resolve()
   ModelTraits model;
   std::string model_path;
   std::optional<CheckpointFacts> checkpoint;

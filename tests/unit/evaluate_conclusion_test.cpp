@@ -83,7 +83,7 @@ TEST(Conclusion, IsWhatTheReferenceConcludes) {
     EXPECT_EQ(c.pairs[0].n_worse, of["n_worse"].get<int64_t>());
     EXPECT_EQ(c.pairs[0].n_better, of["n_better"].get<int64_t>());
     Evaluation looked = given(of).evaluation();
-    looked.looks = {1, 1, 4, 100};  // LOOKS of the script
+    looked.looks = {1, 1, 4, 100};                                             // LOOKS of the script
     expect_estimate(conclude(looked).of("file").kl, of["looked"], 1000, 0.1);  // few draws are so far out
     const auto file = std::ranges::find(c.floor, "file", &FloorEvidence::variant);
     ASSERT_TRUE(file != c.floor.end() && file->times);
@@ -140,7 +140,7 @@ TEST(Conclusion, WilsonsIntervalOfSeveralLooksIsWider) {
   e.looks = {1, 1, 4, 100};
   const Conclusion c = conclude(e);
   const auto n = static_cast<double>(c.groups.n_counted);
-  EXPECT_NEAR(c.of("file").top1.interval->low, n / (n + 8.2097), 1e-4) << "1 - 0.025 / 12 of the normal lie below 2.8653";
+  EXPECT_NEAR(c.of("file").top1.interval->low, n / (n + 8.2097), 1e-4) << "its z is 2.8653";
 }
 
 TEST(Conclusion, AFloorOfZeroIsNoMeasure) {
