@@ -44,7 +44,7 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
 }
 
 // Options that a server prints as a Python object. Only what the rules read.
-constexpr std::array<std::string_view, 23> kPrinted = {
+constexpr std::array<std::string_view, 48> kPrinted = {
     "kv_cache_dtype",
     "calculate_kv_scales",
     "quantization_param_path",
@@ -66,6 +66,31 @@ constexpr std::array<std::string_view, 23> kPrinted = {
     "context_length",
     "disable_radix_cache",
     "disaggregation_mode",
+    "mamba_cache_dtype",
+    "mamba_ssm_cache_dtype",
+    "mamba_block_size",
+    "mamba_cache_mode",
+    "use_replayssm",
+    "mamba_backend",
+    "enable_mamba_cache_stochastic_rounding",
+    "mamba_ssm_dtype",
+    "linear_attn_backend",
+    "linear_attn_decode_backend",
+    "linear_attn_prefill_backend",
+    "linear_attn_verify_backend",
+    "enable_int8_mamba_checkpoint",
+    "int8_mamba_ckpt_size",
+    "mamba_radix_cache_strategy",
+    "mamba_scheduler_strategy",
+    "enable_mixed_chunk",
+    "enable_hierarchical_cache",
+    "radix_cache_backend",
+    "enable_lmcache",
+    "linear_backend",
+    "attention_config",
+    "decode_attention_backend",
+    "block_size",
+    "dtype",
     "model_path",
     "model",
 };
@@ -77,7 +102,9 @@ void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
     if (key == "model" || key == "model_path") {
       if (facts.model_path.empty()) facts.model_path = *value;
     } else {
-      set_flag(facts, flag_name(key), *value == "True" ? "" : *value, from);
+      constexpr std::string_view kTorch = "torch.";  // "dtype=torch.bfloat16"
+      const std::string bare = value->starts_with(kTorch) ? value->substr(kTorch.size()) : *value;
+      facts.flags.emplace(flag_name(key), Flag{bare == "True" ? "" : bare, from, true});
     }
   }
   facts.flags.emplace("", Flag{"", from});  // the options are known, even where all have their defaults

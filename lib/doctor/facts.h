@@ -26,6 +26,7 @@ namespace kvcal {
 struct Flag {
   std::string value;
   Evidence from;
+  bool printed = false;  // by the server, which has the option; SGLang prints those with their defaults, too
 };
 
 /// The model's structure, from config.json or, with less certainty, from its name.

@@ -56,7 +56,7 @@ const StateOption& option_named(std::string_view name) {
 Found unknown_option(const Facts& f) {
   if (!knows_options(f)) return {};
   for (const StateOption& option : kOptions)
-    if (f.flag(option.name) != nullptr && !has_option(f, option))
+    if (const Flag* flag = f.flag(option.name); flag != nullptr && !flag->printed && !has_option(f, option))
       return found_in_flags(f, {option.name}, "--" + std::string(option.name) + "; " + server_text(f));
   return {};
 }
@@ -72,14 +72,21 @@ Found unknown_type(const Facts& f) {
   return {};
 }
 
+bool may_be_default(const Facts& f, std::string_view name) {
+  const Flag* flag = f.flag(name);
+  return flag != nullptr && flag->printed && f.is(Engine::Sglang);
+}
+
 Found ignored_type(const Facts& f) {
-  return f.state.ignored.empty() ? Found{} : found_in_flags(f, {f.state.ignored}, f.model.architecture);
+  return f.state.ignored.empty() || may_be_default(f, f.state.ignored)
+             ? Found{}
+             : found_in_flags(f, {f.state.ignored}, f.model.architecture);
 }
 
 Found no_state(const Facts& f) {
   if (f.model.hybrid != Trait::No) return {};
   for (const std::string_view name : kTypeOptions)
-    if (f.flag(name) != nullptr) return found_in_flags(f, {name});
+    if (f.flag(name) != nullptr && !may_be_default(f, name)) return found_in_flags(f, {name});
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 #include <set>
 
 #include "doctor/lines.h"
@@ -61,6 +62,24 @@ TEST(DoctorLines, SurviveWhatTerminalsDoToThem) {
     }
     for (const std::string& changed : {colored + "\x1b[0m\r\n", utf16, "\t" + spaced, kPrefix + p.line})
       EXPECT_EQ(ids_of(diagnose_log("x\n" + changed).facts.lines), p.ids) << p.line;
+  }
+}
+
+// By the source of the rules: an option that a log does not give looks like one that was not used.
+TEST(DoctorLines, GiveTheOptionsThatRulesRead) {
+  std::set<std::string> options = {"dtype"};
+  for (const char* file : {"state_rules.cpp", "gpu_rules.cpp"}) {
+    const std::string text = read_file(std::string(KVCAL_SOURCE_DIR "/lib/doctor/") + file, 1 << 20);
+    const std::regex quoted("\"([a-z0-9]+(-[a-z0-9]+)+)\"");
+    for (std::sregex_iterator at(text.begin(), text.end(), quoted), end; at != end; ++at) options.insert((*at)[1]);
+  }
+  options.erase("no-enable-prefix-caching");  // printed as one that is False
+  EXPECT_GT(options.size(), 30u);
+  for (const std::string& option : options) {
+    std::string key = option;
+    std::ranges::replace(key, '-', '_');
+    const Diagnosis d = diagnose_log("non-default args: {'" + key + "': 'x1'}\n");
+    EXPECT_EQ(d.facts.flag_value(option), "x1") << option;
   }
 }
 
