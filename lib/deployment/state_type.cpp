@@ -85,10 +85,15 @@ bool before(const std::optional<EngineVersion>& version, const EngineVersion& li
   return version && *version < limit;
 }
 
+std::string settles_type(const StateRequest& r) {
+  return r.options_elsewhere ? "the file that the command's --config names: give it beside the command"
+                             : "config.json: the type that the model computes in";
+}
+
 ServedState conv_of_vllm(const StateRequest& r) {
   if (is_given(r.asked_of_both)) return {r.asked_of_both, r.asked_of_both, "option"};
   ServedState type = {r.weights_type, r.weights_type, "default"};
-  if (r.weights_type.empty()) type.open = "config.json: the type that the model computes in";
+  if (r.weights_type.empty()) type.open = settles_type(r);
   return type;
 }
 
@@ -167,9 +172,11 @@ void take_layers(const ModelSpec& spec, StateRequest& request) {
 }
 
 ServedState state_type(const StateRequest& request) {
-  if (request.server == Engine::Vllm) return in_vllm(request);
-  if (request.server == Engine::Sglang) return in_sglang(request);
-  return {"", "", "", "", "--server vllm or sglang: of others it is not known"};
+  const bool vllm = request.server == Engine::Vllm;
+  if (!vllm && request.server != Engine::Sglang)
+    return {"", "", "", "", "--server vllm or sglang: of others it is not known"};
+  if (request.options_elsewhere && !is_given(request.asked)) return {"", "", "", "", settles_type(request)};
+  return vllm ? in_vllm(request) : in_sglang(request);
 }
 
 Trait takes_state_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {

@@ -18,14 +18,15 @@ struct StateRequest {
   Engine server = Engine::Unknown;  // vLLM or SGLang; of others nothing is known
   std::optional<EngineVersion> version;
   std::string architecture;
-  std::optional<LayerKind> kind;  // of the layers that keep it; none: not known
-  std::string weights_type;       // that the model computes in: "bfloat16"; "": not known
-  std::string declared;           // config.json's mamba_ssm_dtype, "" where it has none
-  std::string declared_of_cache;  // its mamba_ssm_cache_dtype
-  std::string asked;              // --mamba-ssm-cache-dtype or --mamba-ssm-dtype; "" or "auto": left to the server
-  std::string asked_of_both;      // --mamba-cache-dtype: also of the convolution's window
-  std::string variable;           // SGLANG_MAMBA_SSM_DTYPE
-  std::string variable_of_conv;   // SGLANG_MAMBA_CONV_DTYPE
+  std::optional<LayerKind> kind;   // of the layers that keep it; none: not known
+  std::string weights_type;        // that the model computes in: "bfloat16"; "": not known
+  std::string declared;            // config.json's mamba_ssm_dtype, "" where it has none
+  std::string declared_of_cache;   // its mamba_ssm_cache_dtype
+  std::string asked;               // --mamba-ssm-cache-dtype or --mamba-ssm-dtype; "" or "auto": left to the server
+  std::string asked_of_both;       // --mamba-cache-dtype: also of the convolution's window
+  bool options_elsewhere = false;  // in a file that the command names and that was not given
+  std::string variable;            // SGLANG_MAMBA_SSM_DTYPE
+  std::string variable_of_conv;    // SGLANG_MAMBA_CONV_DTYPE
 };
 
 struct ServedState {

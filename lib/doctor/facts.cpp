@@ -105,6 +105,8 @@ std::string backend_of(const Facts& f) {
   return read ? variable : f.backend;
 }
 
+bool has_options_elsewhere(const Facts& f) { return f.flag("config") != nullptr && f.flag("") == nullptr; }
+
 bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization") == "ascend"; }
 
 CacheRequest cache_request(const Facts& f) {
@@ -112,7 +114,7 @@ CacheRequest cache_request(const Facts& f) {
   r.server = f.server;
   r.version = f.version;
   r.options_known = knows_flags(f);
-  r.options_elsewhere = f.flag("config") != nullptr && f.flag("") == nullptr && f.flag("kv-cache-dtype") == nullptr;
+  r.options_elsewhere = has_options_elsewhere(f) && f.flag("kv-cache-dtype") == nullptr;
   for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk", "cache-type-v", "ctv"})
     if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
@@ -169,6 +171,8 @@ StateRequest state_request(const Facts& f) {
   else if (!computed.empty() && computed != "auto")
     r.weights_type = computed;
   r.asked = f.flag_value(f.is(Engine::Sglang) ? "mamba-ssm-dtype" : "mamba-ssm-cache-dtype");
+  r.options_elsewhere = has_options_elsewhere(f);
+  if (r.options_elsewhere && computed.empty()) r.weights_type.clear();
   r.asked_of_both = f.flag_value("mamba-cache-dtype");
   r.variable = f.variable("SGLANG_MAMBA_SSM_DTYPE");
   r.variable_of_conv = f.variable("SGLANG_MAMBA_CONV_DTYPE");

@@ -154,6 +154,9 @@ std::string backend_of(const Facts& facts);
 /// A plug-in that brings types of its own for the cache: vllm-ascend.
 bool has_platform_of_its_own(const Facts& facts);
 
+/// The command names a file of options that was not given: what it does not say may stand there.
+bool has_options_elsewhere(const Facts& facts);
+
 /// What the facts say of the KV cache's type.
 CacheRequest cache_request(const Facts& facts);
 /// The type in effect, from the facts' `cache`.

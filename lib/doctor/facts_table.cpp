@@ -116,8 +116,11 @@ FactRow state(const Facts& f) {
   if (f.model.hybrid == Trait::Unknown) return open(name, "--model MODEL");
   if (!f.state.open.empty() || f.state.name.empty()) return open(name, f.state.open);
   if (!knows_flags(f)) return open(name, "the serve command");
-  return known(name, f.state.name + (f.state.conv == f.state.name ? "" : "; windows of convolutions " + f.state.conv),
-               "the " + std::string(f.state.decided_by));
+  return known(
+      name,
+      f.state.name +
+          (f.state.conv.empty() || f.state.conv == f.state.name ? "" : "; windows of convolutions " + f.state.conv),
+      "the " + std::string(f.state.decided_by));
 }
 
 FactRow option(const Facts& f, const std::string& name, std::initializer_list<std::string_view> flags,

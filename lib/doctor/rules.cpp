@@ -31,6 +31,8 @@ struct Need {
 
 constexpr std::array kNeeds = {
     Need{kFlags, [](const Facts& f) { return given(knows_flags(f)); }, "a serve command"},
+    Need{kAllFlags, [](const Facts& f) { return given(!has_options_elsewhere(f)); },
+         "the file that the command's --config names"},
     Need{kLog, [](const Facts& f) { return given(f.has_log); }, "a log"},
     Need{kModel, [](const Facts& f) { return given(f.model.hybrid != Trait::Unknown); }, "a model that is known"},
     Need{kCheckpoint, [](const Facts& f) { return given(f.checkpoint.has_value()); }, "config.json"},

@@ -33,6 +33,7 @@ enum Needs : unsigned {
   kHybrid = 1u << 15,      // recurrent layers beside attention
   kLatent = 1u << 16,      // MLA
   kCalibrated = 1u << 17,  // scales other than 1.0 are known
+  kAllFlags = 1u << 18,    // and none may stand in a file that was not given: for what goes by an option's absence
 };
 
 struct Found {

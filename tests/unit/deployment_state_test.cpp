@@ -82,6 +82,17 @@ TEST(ServedState, IsOpenWhereNothingSaysIt) {
   EXPECT_NE(state_type(request("llama.cpp", "JambaForCausalLM")).open, "");
 }
 
+TEST(ServedState, IsOpenWhereOptionsStandInAFile) {
+  for (const char* server : {"vllm@0.33.0", "sglang@0.5.23"}) {
+    StateRequest r = request(server, "Qwen3_5ForConditionalGeneration", kSaysF32);
+    r.options_elsewhere = true;
+    EXPECT_EQ(state_type(r).name, "") << server;
+    EXPECT_NE(state_type(r).open.find("--config"), std::string::npos) << server;
+    r.asked = "bfloat16";
+    EXPECT_EQ(state_type(r).name, "bfloat16") << server;
+  }
+}
+
 TEST(StateTypes, AreThoseOfTheVersion) {
   const auto takes = [](const char* server, std::string_view type) {
     const NamedEngine named = parse_engine(server);
