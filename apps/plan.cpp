@@ -144,7 +144,7 @@ Planned resolve(const PlanFlags& flags) {
   PlannedModel model = planned_model(file.config, flags.mtp);
   if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model.spec);
   if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model.spec);
-  const PlannedState state = planned_state(flags.state, file.config, model.spec);
+  const PlannedState state = planned_state(flags.state, file.config, model.spec, deployment.capability);
   deployment.state = state.storage;
   const WeightBytes weights = weights_of(flags, file, model.spec);
   Capacity capacity = capacity_of(model.spec, deployment, weights);

@@ -72,7 +72,7 @@ Capacity with_state(const ModelSpec& spec, const Capacity& c, StateWidth format)
 
 }  // namespace
 
-PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec) {
+PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec, int capability) {
   PlannedState state;
   state.server = server_of(flags.server);
   if (!has_state(spec)) {
@@ -88,6 +88,7 @@ PlannedState planned_state(const StateFlags& flags, const Json& config, const Mo
   take_layers(spec, request);
   request.server = state.server.server;
   request.version = state.server.version;
+  request.capability = capability;
   state.type = state_type(request);
   state.asked = !flags.dtype.empty();
   state.storage.format = state.asked ? asked_format(flags.dtype) : format_of(state.type.name).value_or(StateWidth::F32);

@@ -24,7 +24,8 @@ struct PlannedState {
 };
 
 /// Throws Error for an option that does not fit, and for any of a model without recurrent layers.
-PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec);
+/// `capability` of the GPU; 0: not known.
+PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec, int capability);
 
 /// Of a model with recurrent layers; else nothing.
 void print_state(const PlannedState& state, const ModelSpec& spec, const Capacity& capacity);

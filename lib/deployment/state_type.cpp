@@ -92,8 +92,9 @@ std::string settles_type(const StateRequest& r) {
 
 ServedState conv_of_vllm(const StateRequest& r) {
   if (is_given(r.asked_of_both)) return {r.asked_of_both, r.asked_of_both, "option"};
-  ServedState type = {r.weights_type, r.weights_type, "default"};
-  if (r.weights_type.empty()) type.open = settles_type(r);
+  const std::string computed = computed_type(r);
+  ServedState type = {computed, computed, "default"};
+  if (computed.empty()) type.open = settles_type(r);
   return type;
 }
 
@@ -159,6 +160,7 @@ void take_config(const Json& config, StateRequest& request) {
   request.declared = said_in(config, {"mamba_ssm_dtype"});
   request.declared_of_cache = said_in(config, {"mamba_ssm_cache_dtype"});
   request.weights_type = said_in(config, {"dtype", "torch_dtype"});
+  if (request.weights_type.empty()) request.weights_type = "float32";  // what servers assume
   const Json* classes = find_member(config, "architectures");
   if (classes != nullptr && classes->is_array() && !classes->empty() && classes->front().is_string())
     request.architecture = classes->front().get<std::string>();
@@ -169,6 +171,18 @@ void take_config(const Json& config, StateRequest& request) {
 void take_layers(const ModelSpec& spec, StateRequest& request) {
   for (const LayerSpec& layer : spec.layers)
     if (layer.state_bytes > 0 && (!request.kind || layer.has_long_state())) request.kind = layer.state_kind();
+}
+
+// vLLM 0.10.2 to 0.33.0 config/model.py _resolve_auto_dtype: unasked it computes in 16 bits.
+std::string computed_type(const StateRequest& r) {
+  if (r.computed == "half") return "float16";
+  if (r.computed == "float") return "float32";
+  if (is_given(r.computed)) return r.computed;
+  if (r.options_elsewhere) return "";
+  const bool before_ampere = r.capability > 0 && r.capability < 80;
+  const bool other = r.weights_type == "float32" || (before_ampere && r.weights_type == "bfloat16");
+  if (r.server != Engine::Vllm || !other) return r.weights_type;
+  return before_ampere ? "float16" : "bfloat16";
 }
 
 ServedState state_type(const StateRequest& request) {

@@ -19,7 +19,9 @@ struct StateRequest {
   std::optional<EngineVersion> version;
   std::string architecture;
   std::optional<LayerKind> kind;   // of the layers that keep it; none: not known
-  std::string weights_type;        // that the model computes in: "bfloat16"; "": not known
+  std::string weights_type;        // by config.json: "bfloat16"; "": not known
+  std::string computed;            // --dtype; "" or "auto": left to the server
+  int capability = 0;              // of an NVIDIA GPU; 0: not known
   std::string declared;            // config.json's mamba_ssm_dtype, "" where it has none
   std::string declared_of_cache;   // its mamba_ssm_cache_dtype
   std::string asked;               // --mamba-ssm-cache-dtype or --mamba-ssm-dtype; "" or "auto": left to the server
@@ -44,6 +46,9 @@ void take_config(const Json& config, StateRequest& request);
 void take_layers(const ModelSpec& spec, StateRequest& request);
 
 ServedState state_type(const StateRequest& request);
+
+/// That the model computes in: "bfloat16"; "": not known.
+std::string computed_type(const StateRequest& request);
 
 /// Whether an option that names the state's type takes this one; unknown where that version was not read.
 Trait takes_state_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type);

@@ -163,16 +163,10 @@ StateRequest state_request(const Facts& f) {
   StateRequest r = f.model.state;
   r.server = f.server;
   r.version = f.version;
-  const std::string computed = f.flag_value("dtype");
-  if (computed == "half")
-    r.weights_type = "float16";
-  else if (computed == "float")
-    r.weights_type = "float32";
-  else if (!computed.empty() && computed != "auto")
-    r.weights_type = computed;
+  r.computed = f.flag_value("dtype");
+  r.capability = f.gpu ? f.gpu->capability : 0;
   r.asked = f.flag_value(f.is(Engine::Sglang) ? "mamba-ssm-dtype" : "mamba-ssm-cache-dtype");
   r.options_elsewhere = has_options_elsewhere(f);
-  if (r.options_elsewhere && computed.empty()) r.weights_type.clear();
   r.asked_of_both = f.flag_value("mamba-cache-dtype");
   r.variable = f.variable("SGLANG_MAMBA_SSM_DTYPE");
   r.variable_of_conv = f.variable("SGLANG_MAMBA_CONV_DTYPE");

@@ -125,16 +125,17 @@ Found half_of_delta_rule_by_channel(const Facts& f) {
 
 Found third_type_of_mamba(const Facts& f) {
   const StateRequest r = state_request(f);
+  const std::string computed = computed_type(r);
   const bool third = r.kind == LayerKind::Mamba && !f.state.name.empty() && f.state.name != "float32" &&
-                     f.state.name != r.weights_type && !r.weights_type.empty();
+                     f.state.name != computed && !computed.empty();
   return third ? found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "dtype"},
-                                "the state in " + f.state.name + ", the model in " + r.weights_type)
+                                "the state in " + f.state.name + ", the model in " + computed)
                : Found{};
 }
 
 Found window_in_other_half(const Facts& f) {
   const StateRequest r = state_request(f);
-  const bool differs = r.weights_type == "float16" && f.state.conv == "bfloat16" && r.kind != LayerKind::Mamba;
+  const bool differs = computed_type(r) == "float16" && f.state.conv == "bfloat16" && r.kind != LayerKind::Mamba;
   return differs ? found_in_flags(f, {"dtype"}, "the model in float16, the windows in bfloat16") : Found{};
 }
 

@@ -82,6 +82,22 @@ TEST(ServedState, IsOpenWhereNothingSaysIt) {
   EXPECT_NE(state_type(request("llama.cpp", "JambaForCausalLM")).open, "");
 }
 
+TEST(ServedState, GoesByTheTypeThatTheServerComputesIn) {
+  const char* qwen = "Qwen3NextForCausalLM";
+  StateRequest r = request("vllm@0.33.0", qwen, R"({"dtype": "float32"})");
+  EXPECT_EQ(shown(r), "bfloat16 bfloat16 default");
+  EXPECT_EQ(shown(request("vllm@0.33.0", qwen, R"({"dtype": null})")), "bfloat16 bfloat16 default");
+  r.capability = 75;
+  EXPECT_EQ(shown(r), "float16 float16 default");
+  r.computed = "float";
+  EXPECT_EQ(shown(r), "float32 float32 default");
+  StateRequest half = request("vllm@0.33.0", qwen);
+  half.capability = 80;
+  EXPECT_EQ(shown(half), "bfloat16 bfloat16 default");
+  half.computed = "half";
+  EXPECT_EQ(shown(half), "float16 float16 default");
+}
+
 TEST(ServedState, IsOpenWhereOptionsStandInAFile) {
   for (const char* server : {"vllm@0.33.0", "sglang@0.5.23"}) {
     StateRequest r = request(server, "Qwen3_5ForConditionalGeneration", kSaysF32);

@@ -4,6 +4,9 @@ plan() { kvcal plan "$SOURCE/datasets/demo/natural" --gpu-memory 200MiB --allowa
 plan --server sglang@0.5.23 | grep ^state:
 plan --state-dtype fp8 --state-slots 1 --context 2048 | grep -E -A5 "^state"
 plan --server vllm@0.25.1 | grep ^state:
+# vLLM computes in bfloat16 where the checkpoint is in float32.
+sed 's/"dtype": "bfloat16"/"dtype": "float32"/' "$SOURCE/datasets/demo/natural/config.json" >config.json
+kvcal plan config.json --weights 2MiB --gpu-memory 200MiB --allowance 100MiB | grep ^state:
 plan --state-dtype fp4
 plan --state-slots 0
 plan --server llama.cpp
