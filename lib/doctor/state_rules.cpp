@@ -53,10 +53,16 @@ const StateOption& option_named(std::string_view name) {
   return *std::ranges::find(kOptions, name, &StateOption::name);
 }
 
+/// An option that this version does not have is RS2's alone.
+bool is_given(const Facts& f, std::string_view name) {
+  const Flag* flag = f.flag(name);
+  return flag != nullptr && (flag->printed || has_option(f, option_named(name)));
+}
+
 Found unknown_option(const Facts& f) {
   if (!knows_options(f)) return {};
   for (const StateOption& option : kOptions)
-    if (const Flag* flag = f.flag(option.name); flag != nullptr && !flag->printed && !has_option(f, option))
+    if (f.flag(option.name) != nullptr && !is_given(f, option.name))
       return found_in_flags(f, {option.name}, "--" + std::string(option.name) + "; " + server_text(f));
   return {};
 }
@@ -90,7 +96,7 @@ Found no_state(const Facts& f) {
   return {};
 }
 
-bool rounds_at_random(const Facts& f) { return f.flag("enable-mamba-cache-stochastic-rounding") != nullptr; }
+bool rounds_at_random(const Facts& f) { return is_given(f, "enable-mamba-cache-stochastic-rounding"); }
 
 Found random_rounding_of_others(const Facts& f) {
   const std::string_view option = f.is(Engine::Vllm) ? "mamba-ssm-cache-dtype" : "mamba-ssm-dtype";
@@ -140,14 +146,16 @@ Found window_in_other_half(const Facts& f) {
 }
 
 std::string backend_of(const Facts& f, std::string_view option) {
-  const std::string own = f.flag_value(option);
-  return own.empty() ? f.flag_value("linear-attn-backend") : own;
+  for (const std::string_view name : {option, std::string_view("linear-attn-backend")})
+    if (is_given(f, name)) return f.flag_value(name);
+  return "";
 }
 
 // SGLang looks at the option alone, not at config.json.
 Found flashinfer_without_bf16(const Facts& f) {
+  constexpr std::string_view kVerify = "linear-attn-verify-backend";
   const bool decodes = backend_of(f, "linear-attn-decode-backend") == "flashinfer";
-  const bool verifies = f.flag_value("linear-attn-verify-backend") == "flashinfer";
+  const bool verifies = f.flag_value(kVerify) == "flashinfer" && is_given(f, kVerify);
   const bool stops = (decodes || verifies) && f.gpu->capability >= 100 && f.flag_value("mamba-ssm-dtype") != "bfloat16";
   return stops ? found_in_flags(f,
                                 {"linear-attn-decode-backend", "linear-attn-backend", "linear-attn-verify-backend",
@@ -173,20 +181,24 @@ Found drafts_verified_in_f32(const Facts& f) {
 }
 
 Found compressed_checkpoints_elsewhere(const Facts& f) {
-  if (f.flag("enable-int8-mamba-checkpoint") == nullptr) return {};
+  if (!is_given(f, "enable-int8-mamba-checkpoint")) return {};
   for (const std::string_view other : {"enable-hierarchical-cache", "radix-cache-backend", "enable-lmcache"})
     if (f.flag(other) != nullptr)
       return found_in_flags(f, {"enable-int8-mamba-checkpoint", other}, "--" + std::string(other));
   return {};
 }
 
-// Hybrids have prefix caching by default since 0.26.0.
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Hybrids have prefix caching by default since 0.26.0. A block as long as the longest sequence is no block.
 Found block_size_without_caching(const Facts& f) {
+  const std::string size = f.flag_value("mamba-block-size"), longest = f.flag_value("max-model-len");
   const bool off = f.flag("no-enable-prefix-caching") != nullptr ||
                    (f.before({0, 26, 0}) == Trait::Yes && f.flag("enable-prefix-caching") == nullptr);
-  return off && f.flag("mamba-block-size") != nullptr
-             ? found_in_flags(f, {"mamba-block-size", "no-enable-prefix-caching"})
-             : Found{};
+  const bool set = is_given(f, "mamba-block-size") && is_number(size) && is_number(longest) && size != longest;
+  return off && set ? found_in_flags(f, {"mamba-block-size", "max-model-len", "no-enable-prefix-caching"}) : Found{};
 }
 
 Found cache_mode_unused(const Facts& f) {
@@ -280,7 +292,9 @@ constexpr CombinationRule kRules[] = {
     {{"RS11", Fatal, Established,
       "FlashInfer decodes linear attention on Blackwell from a bfloat16 state alone, by option: the server does not "
       "start",
-      "", "--mamba-ssm-dtype bfloat16, or --linear-attn-decode-backend triton",
+      "",
+      "--linear-attn-decode-backend triton (and --linear-attn-verify-backend triton), or --mamba-ssm-dtype bfloat16 on "
+      "data-center Blackwell",
       "sglang 0.5.10 to 0.5.23 server_args.py, arg_groups/attention_hook.py handle_linear_attn_backend",
       Cause::FormatUnsupported, 8},
      kFlags | kAllFlags | kGpu | kSglang,
@@ -290,7 +304,7 @@ constexpr CombinationRule kRules[] = {
       "warms up",
       "that this version does it: reported in August 2026", "--linear-attn-prefill-backend triton",
       "sglang issue 36532", Cause::FormatUnsupported, 7},
-     kFlags | kGpu | kSglang,
+     kFlags | kGpu | kHybrid | kSglang,
      flashinfer_prefill_with_bf16},
     {{"RS13", Error, Reported,
       "on Hopper FlashInfer verifies drafted tokens from a float32 state alone: with bfloat16 the server stops while "
@@ -305,10 +319,11 @@ constexpr CombinationRule kRules[] = {
       Cause::FormatUnsupported, 8},
      kFlags | kSglang,
      compressed_checkpoints_elsewhere},
-    {{"RS15", Fatal, Established, "--mamba-block-size needs prefix caching: the server does not start", "",
+    {{"RS15", Fatal, Established,
+      "--mamba-block-size, unless it is --max-model-len, needs prefix caching: the server does not start", "",
       "--enable-prefix-caching, or remove it", "vllm 0.11.1 to 0.33.0 config/vllm.py validate_mamba_block_size",
       Cause::FormatUnsupported, 8},
-     kFlags | kAllFlags | kVllm,
+     kFlags | kAllFlags | kHybrid | kVllm,
      block_size_without_caching},
     {{"RS16", Note, Established, "--mamba-cache-mode has no effect: it follows --enable-prefix-caching", "",
       "remove it", "vllm 0.33.0 engine/arg_utils.py; 0.32.0 still reads it"},
