@@ -134,6 +134,8 @@ TEST(StateSlots, AreThoseOfPrefixCaching) {
   EXPECT_EQ(n("vllm@0.25.1", "Qwen3_5ForCausalLM"), 1);
   EXPECT_EQ(n("vllm@0.26.0", "Qwen3_5ForCausalLM"), 2);
   EXPECT_EQ(n("sglang@0.5.23", "Qwen3_5ForConditionalGeneration"), 5);
+  EXPECT_EQ(n("sglang@0.5.14", "Qwen3_5ForConditionalGeneration"), 5);
+  EXPECT_EQ(n("sglang@0.5.13", "Qwen3_5ForConditionalGeneration"), 3);
   EXPECT_EQ(n("sglang@0.5.23", "JambaForCausalLM"), 3);
 }
 
