@@ -218,9 +218,12 @@ Found mixed_chunks(const Facts& f) {
              : Found{};
 }
 
+// ReplaySSM stores Mamba-2's state every 16th token.
 Found rounded_state(const Facts& f) {
   const bool rounded = f.state.name == "bfloat16" || f.state.name == "float16";
-  if (!rounded || f.model.state.kind == LayerKind::ShortConv) return {};
+  const std::optional<LayerKind>& kind = f.model.state.kind;
+  const bool seldom = is_given(f, "use-replayssm") && (!kind || kind == LayerKind::Mamba2);
+  if (!rounded || seldom || kind == LayerKind::ShortConv) return {};
   return found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
                         f.state.name + ", by " + std::string(f.state.decided_by));
 }
