@@ -76,9 +76,10 @@ PlannedState planned_state(const StateFlags& flags, const Json& config, const Mo
   PlannedState state;
   state.server = server_of(flags.server);
   if (!has_state(spec)) {
-    if (!flags.dtype.empty() || flags.slots)
-      fail(std::string(flags.dtype.empty() ? "--state-slots" : "--state-dtype") +
-           ": the model has no recurrent layers");
+    for (const auto& [given, option] :
+         {std::pair{!flags.dtype.empty(), "--state-dtype"}, std::pair{flags.slots.has_value(), "--state-slots"},
+          std::pair{!flags.server.empty(), "--server"}})
+      if (given) fail(std::string(option) + ": the model has no recurrent layers");
     return state;
   }
   if (flags.slots && (*flags.slots < 1 || *flags.slots > 1000))
