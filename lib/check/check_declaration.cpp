@@ -62,9 +62,10 @@ void check_list(const FolderUnderTest& f, Report& report) {
     if (const std::string fault = listed_fault(f, module, algorithm); !fault.empty())
       add(module, "an algorithm of a cache, and scales", fault);
   }
-  const std::string whole = d.scheme && d.scheme->is_object() ? "FP8"
-                            : d.scheme                        ? d.scheme->get<std::string>()
-                                                              : d.algorithm;
+  const std::string whole = d.scheme && d.scheme->is_object()
+                                ? scheme_text(*d.scheme, "num_bits") == "4" ? "NVFP4" : "FP8"
+                            : d.scheme ? d.scheme->get<std::string>()
+                                       : d.algorithm;
   const std::string expected = names.size() == 1 ? *names.begin() : "MIXED_PRECISION";
   if (whole != expected) add("the name of the whole cache", expected, whole.empty() ? "none" : whole);
   if (d.list_beside && d.list_beside != d.list) add("the list in hf_quant_config.json", "the same", "another one");
