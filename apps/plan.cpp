@@ -377,7 +377,8 @@ void add_plan(CLI::App& app, Job& chosen) {
                    "Server that keeps the recurrent state, with version: vllm@0.33.0 (default), sglang@0.5.23")
       ->type_name("SERVER");
   verb->add_option("--state-dtype", flags->state.dtype,
-                   "Type of recurrent state: f32, bf16, f16, fp8, int8 (default: as the server does by itself)");
+                   "Type of recurrent state: f32, bf16, f16, fp8, int8 (default: as the server does by itself)")
+      ->type_name("TYPE");
   verb->add_option("--state-slots", flags->state.slots,
                    "States that a sequence holds (default: as the server does with prefix caching)");
   verb->add_flag("--mtp", flags->mtp, "Count the cache of the MTP layer too, for a server that drafts tokens with it");

@@ -71,6 +71,7 @@ class Model(Record):
     weights_fingerprint: str
     n_mtp_layers: Optional[int]
     longrope: Optional[Members]
+    recurrent_state_bytes: Optional[Dict[str, int]]
     also_valid_for: List[str]
 
 
