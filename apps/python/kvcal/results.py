@@ -71,7 +71,6 @@ class Model(Record):
     weights_fingerprint: str
     n_mtp_layers: Optional[int]
     longrope: Optional[Members]
-    recurrent_state_bytes: Optional[Dict[str, int]]
     also_valid_for: List[str]
 
 
@@ -389,6 +388,7 @@ class Inspection(Written):
     max_positions: Optional[int]
     indexed_beyond: Optional[int]
     longrope: Optional[Members]
+    recurrent_state_bytes: Optional[Dict[str, int]]
     memory: Optional[Dict[str, int]]
     weights: Optional[Members]
     weights_problem: Optional[str]
