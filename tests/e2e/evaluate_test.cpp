@@ -131,10 +131,10 @@ TEST(Evaluate, TheFloorMovesPredictionsByTheRoundingOfActivationsAlone) {
   ASSERT_GE(twins[0].size(), 6U);
   EXPECT_EQ(twins[0], twins[1]) << "they compute the same function with the same roundings";
   EXPECT_EQ(twins[0][0].kl.mean, 0) << "attention to one key adds up nothing";
-  for (size_t i = 4; i < twins[0].size(); ++i) {
-    EXPECT_GT(twins[0][i].kl.mean, 0) << "part " << i;
-    EXPECT_LT(twins[0][i].kl.mean, 2e-4) << "part " << i;
-  }
+  double largest = 0;
+  for (const PredictionFigures& part : twins[0]) largest = std::max(largest, part.kl.mean);
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, 2e-4);
 }
 
 TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {
