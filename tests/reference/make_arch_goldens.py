@@ -307,9 +307,7 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
     tensors = {}
     for precision, result in chosen.runs.items():
         for site, x in result["sites"][case.full_sequence][layer].items():
-            # Of experts, bf16 picks others at single tokens: a few of all tokens, but perhaps many of a fourth of them.
-            thins = precision == "bf16" and "expert" not in str(exact["config"])
-            tensors[f"{precision}.{site}"] = x[::4] if thins else x
+            tensors[f"{precision}.{site}"] = x if precision == "f32" or "expert" in str(exact["config"]) else x[::4]
         tensors[f"{precision}.logits"] = torch.stack(result["logits"])
     for i, x in enumerate(exact["hidden"][case.full_sequence]):
         tensors[f"f32.hidden.{i}"] = x[::4]

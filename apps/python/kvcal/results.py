@@ -268,8 +268,6 @@ class PromptResult(Record):
 
 
 class Changes(Record):
-    """Of right answers, in groups of prompts."""
-
     n_lost: int
     n_gained: int
     p: float
