@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/portable_math.h"
+#include "base/shuffled.h"
 
 namespace kvcal {
 
@@ -17,9 +17,7 @@ std::vector<int64_t> looks_at(int64_t n_prompts) {
 std::vector<size_t> drawn_order(size_t n_prompts) {
   std::vector<size_t> order(n_prompts);
   std::iota(order.begin(), order.end(), size_t{0});
-  uint64_t state = 0;
-  for (size_t left = n_prompts; left > 1; --left) std::swap(order[left - 1], order[next_random(state) % left]);
-  return order;
+  return shuffled(std::move(order), 0);
 }
 
 }  // namespace kvcal

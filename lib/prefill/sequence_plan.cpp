@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/portable_math.h"
 #include "base/sha256.h"
+#include "base/shuffled.h"
 
 namespace kvcal {
 namespace {
@@ -24,12 +24,6 @@ std::vector<int64_t> repeated_prompts(const std::vector<PromptTokens>& prompts) 
   std::vector<int64_t> order;
   for (size_t i = 0; i < prompts.size(); ++i)
     order.insert(order.end(), static_cast<size_t>(prompts[i].weight), static_cast<int64_t>(i));
-  return order;
-}
-
-std::vector<int64_t> shuffled(std::vector<int64_t> order, int pass) {
-  uint64_t state = static_cast<uint64_t>(pass);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next_random(state) % i]);
   return order;
 }
 
@@ -149,7 +143,8 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
       for (const int64_t p : order) plan.measured.push_back(single(whole(plan.prompts, p), pass));
       continue;
     }
-    const auto sequences = packed(plan.prompts, pass == 2 ? order : shuffled(order, pass), pass, options.max_length);
+    const auto sequences = packed(plan.prompts, pass == 2 ? order : shuffled(order, static_cast<uint64_t>(pass)), pass,
+                                  options.max_length);
     plan.measured.insert(plan.measured.end(), sequences.begin(), sequences.end());
   }
   plan.sha256 = digest(plan);
