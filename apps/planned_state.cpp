@@ -1,5 +1,6 @@
 #include "planned_state.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/size_text.h"
@@ -35,7 +36,7 @@ std::optional<StateWidth> format_of(std::string_view type) {
 
 StateWidth asked_format(const std::string& name) {
   std::vector<std::string> names;
-  for (const StateWidth format : kStateFormats) {
+  for (const StateWidth format : kStateWidths) {
     if (name == name_of(format)) return format;
     names.emplace_back(name_of(format));
   }
@@ -107,15 +108,14 @@ void print_state(const PlannedState& state, const ModelSpec& spec, const Capacit
              ": " + gib_text(cost.state_bytes) + " in " + title_of(format) + " + " + gib_text(cost.conv_bytes) +
              " of convolutions";
   write_line("state:       ", gib_text(slot_bytes(spec, format, tp)), " a slot (", kinds, "; ", origin(state), "), ",
-             state.storage.slots, (state.storage.slots == 1 ? " slot" : " slots"), " a sequence (", state.slots_why,
-             ")");
+             counted(state.storage.slots, "slot"), " a sequence (", state.slots_why, ")");
 }
 
 void print_state_types(const ModelSpec& spec, const Capacity& c, int64_t context) {
   if (!has_state(spec)) return;
   using enum Table::Align;
   Table table({{"state in"}, {"a slot", Right}, {"sequences with BF16", Right}, {"with FP8", Right}});
-  for (const StateWidth format : kStateFormats) {
+  for (const StateWidth format : kStateWidths) {
     const Capacity other = with_state(spec, c, format);
     table.add_row({title_of(format) + std::string(format == c.deployment.state.format ? " *" : ""),
                    grouped(slot_bytes(spec, format, c.deployment.tp)),
@@ -135,7 +135,7 @@ Json state_json(const PlannedState& state, const ModelSpec& spec, const Capacity
                      {"n_layers", cost.n_layers},
                      {"state_bytes", cost.state_bytes},
                      {"conv_bytes", cost.conv_bytes}});
-  for (const StateWidth format : kStateFormats) {
+  for (const StateWidth format : kStateWidths) {
     const Capacity other = with_state(spec, c, format);
     types[std::string(name_of(format))] = {
         {"slot_bytes", slot_bytes(spec, format, c.deployment.tp)},

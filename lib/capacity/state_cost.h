@@ -17,8 +17,8 @@ enum class StateWidth : uint8_t {
   FP8,   // one byte, and a float32 for each row of a head
   INT8,  // the same
 };
-inline constexpr std::array kStateFormats = {StateWidth::F32, StateWidth::BF16, StateWidth::F16, StateWidth::FP8,
-                                             StateWidth::INT8};
+inline constexpr std::array kStateWidths = {StateWidth::F32, StateWidth::BF16, StateWidth::F16, StateWidth::FP8,
+                                            StateWidth::INT8};
 std::string_view name_of(StateWidth format);  // "f32", "bf16", ...
 const char* title_of(StateWidth format);      // "F32", "BF16", ...
 

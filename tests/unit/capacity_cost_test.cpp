@@ -165,7 +165,7 @@ TEST(StateCost, of_mamba2_has_a_scale_for_each_row) {
 }
 
 TEST(StateCost, of_convolutions_alone_has_no_type) {
-  for (const StateWidth format : kStateFormats) EXPECT_EQ(slot_bytes(spec_of(lfm2()), format, 1), 24576);
+  for (const StateWidth format : kStateWidths) EXPECT_EQ(slot_bytes(spec_of(lfm2()), format, 1), 24576);
 }
 
 TEST(StateCost, counts_as_often_as_there_are_slots) {
