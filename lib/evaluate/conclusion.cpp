@@ -27,8 +27,7 @@ GroupSums sums_of(const std::vector<ComparedToken>& tokens, const PromptGroups& 
 
 /// Controls are worse by intention, the floor is no way to store a cache, and states of recurrent layers are none.
 bool is_weighed(const Variant& variant) {
-  return variant.name != "scale_1.0" && !variant.is_floor() && variant.name != "swapped" &&
-         variant.name != "undivided" && !variant.state.rounds();
+  return variant.name != "scale_1.0" && !variant.is_floor() && !is_control(variant.name) && !variant.state.rounds();
 }
 
 bool is_file(const Variant& variant) { return variant.name == "file" || variant.name.starts_with("file_"); }

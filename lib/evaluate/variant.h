@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/cache_rounding.h"
@@ -24,6 +25,9 @@ struct CacheSites {
 };
 
 constexpr const char* kFloor = "floor";
+
+/// Of a name: whether the variant is worse by intention, to show that scales matter.
+inline bool is_control(std::string_view name) { return name == "swapped" || name == "undivided"; }
 
 /// A way to store all caches of a model.
 struct Variant {
