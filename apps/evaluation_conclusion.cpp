@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/number_text.h"
 #include "evaluation_limits.h"
 #include "export/serve.h"
@@ -27,9 +28,6 @@ Lines folded(const std::string& sentence) {
   return lines;
 }
 
-std::string prompts_text(int64_t n) { return grouped(n) + (n == 1 ? " prompt" : " prompts"); }
-std::string tokens_text(int64_t n) { return grouped(n) + (n == 1 ? " token" : " tokens"); }
-bool is_control(const std::string& variant) { return variant == "swapped" || variant == "undivided"; }
 std::string said(const std::string& variant) { return variant == "scale_1.0" ? "scale 1.0" : variant; }
 
 /// With digits that tell a share near one from it.
@@ -38,17 +36,17 @@ std::string percent(double share) { return formatted(share > 0.999 && share < 1 
 /// What the lines below are of, and what counts less often there than in the table.
 Lines evidence_text(const PromptGroups& groups, const std::optional<Looks>& looks) {
   const auto n = static_cast<int64_t>(groups.prompts.size());
-  std::string text = "shown by " + prompts_text(n) + " (" + tokens_text(groups.n_counted);
+  std::string text = "shown by " + counted(n, "prompt") + " (" + counted(groups.n_counted, "token");
   if (const int64_t repeated = groups.n_tokens - groups.n_counted; repeated > 0)
     text += ", without " + grouped(repeated) + " that repeat how others begin";
   text += ")";
   if (groups.n_groups < n)
     text += ", " + grouped(groups.n_groups) + " of them independent: those that are mostly the same count as one";
   if (groups.common > 0 && groups.n_groups > 1)
-    text += ", for all that begin with the same " + tokens_text(groups.common);
+    text += ", for all that begin with the same " + counted(groups.common, "token");
   if (looks && looks->n_planned > 1)
     text += "; look " + std::to_string(looks->n_made) + " of at most " + std::to_string(looks->n_planned) + ", of " +
-            prompts_text(looks->n_prompts) + " given; intervals hold at all looks together";
+            counted(looks->n_prompts, "prompt") + " given; intervals hold at all looks together";
   return folded(text + ":");
 }
 

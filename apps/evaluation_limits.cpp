@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/number_text.h"
 
 namespace kvcal {
@@ -45,13 +46,10 @@ std::optional<int64_t> more_prompts(const Estimate& found, double limit, const P
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(n * times - n)));
 }
 
-std::string more_prompts_text(const std::optional<int64_t>& more) {
-  return "about " + grouped(*more) + " more " + (*more == 1 ? "prompt" : "prompts");
-}
+std::string more_prompts_text(const std::optional<int64_t>& more) { return "about " + counted(*more, "more prompt"); }
 
 std::string missing_prompts_text(const PromptGroups& groups) {
-  const int64_t missing = groups.n_needed - groups.n_groups;
-  return std::to_string(missing) + " more " + (missing == 1 ? "prompt" : "prompts");
+  return counted(groups.n_needed - groups.n_groups, "more prompt");
 }
 
 LimitVerdict judge(const Limit& limit, const std::string& variant, const Estimate& found, const PromptGroups& groups) {

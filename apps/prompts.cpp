@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file_kind.h"
 #include "base/json.h"
@@ -127,7 +128,7 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
     write_json(line, -1);
     return;
   }
-  write_line("== ", quoted(prompt.id), "  ", grouped(n_tokens), (n_tokens == 1 ? " token" : " tokens"),
+  write_line("== ", quoted(prompt.id), "  ", counted(n_tokens, "token"),
              prompt.truncated ? line_of(", truncated from ", grouped(prompt.n_before_truncation)) : "",
              prompt.weight > 1 ? line_of(", fed ", grouped(prompt.weight), " times") : "", "  (", record.source, ")");
   if (record.kind == PromptKind::Ids)

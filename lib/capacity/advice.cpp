@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/size_text.h"
@@ -15,7 +16,7 @@ constexpr double kLittleGain = 1.25;
 constexpr double kMuchWeight = 0.6;  // share of the usable memory
 
 std::string sequences_text(int64_t n, int64_t context) {
-  return grouped(n) + (n == 1 ? " sequence of " : " sequences of ") + grouped(context) + " tokens";
+  return counted(n, "sequence") + " of " + grouped(context) + " tokens";
 }
 
 // The fewest GPUs in one tensor-parallel group that hold the weights and one sequence in FP8; 0: none that is usual.
