@@ -1,6 +1,7 @@
 // An order drawn at random that is the same on every machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@ namespace kvcal {
 
 template <class T>
 std::vector<T> shuffled(std::vector<T> order, uint64_t seed) {
-  for (size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[next_random(seed) % left]);
+  for (std::size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[next_random(seed) % left]);
   return order;
 }
 
