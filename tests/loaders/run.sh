@@ -25,6 +25,9 @@ sh "$here/make_exports.sh" "$kvcal" "$source" "$out/exports" "$out/made"
 
 failed=0
 VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || failed=1
+packages() { "$REF/$1/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))"; }
+"$REF/vllm/bin/python" "$here/check_upstream.py" --vllm "$(packages vllm)/vllm" --auto-round "$REF/auto-round/auto_round" \
+  --sglang "$(packages sglang)/sglang" --flashinfer "$(packages sglang)/flashinfer" || failed=1
 for server in vllm sglang; do
   python3 "$here/run_cases.py" "$server" "$out/cases.json" "$out/$server.json" || failed=1
 done

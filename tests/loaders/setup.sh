@@ -30,6 +30,10 @@ if [ "$(version sglang sglang)" != "$SGLANG" ]; then
   "$uv" pip install -q --python "$REF/sglang/bin/python" "sglang==$SGLANG"
 fi
 
+# AutoRound's sources, for check_upstream.py, which runs them with vLLM's packages.
+[ -d "$REF/auto-round/auto_round" ] ||
+  "$uv" pip install -q --no-deps --target "$REF/auto-round" --python "$REF/vllm/bin/python" 'auto-round==0.16.1'
+
 # Compiled parts of both link libcuda.so.1. The stub of a toolkit is enough to load them.
 for stub in /usr/local/cuda*/lib64/stubs/libcuda.so /usr/local/cuda*/targets/*/lib/stubs/libcuda.so; do
   [ -e "$stub" ] && ln -sf "$stub" "$REF/stubs/libcuda.so.1"
