@@ -187,8 +187,8 @@ Step next_step(const ConclusionContext& context, const Evaluation& evaluation, c
   if (v.kl.interval->high <= context.max_kl)
     return keeps_shares(context, v, c.groups) ? after_success(context, v.name == "file") : Step{};
   const auto more = more_prompts(v.kl, context.max_kl, c.groups);
-  if (!more) return {};
-  return {"evaluate on " + more_prompts_text(more) + ", to tell whether the mean KL is above " + limit, ""};
+  const std::string number = more ? more_prompts_text(*more) : "many more prompts";
+  return {"evaluate on " + number + ", to tell whether the mean KL is above " + limit, ""};
 }
 
 }  // namespace

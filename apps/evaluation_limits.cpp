@@ -25,6 +25,12 @@ Kept kept_of(const Limit& limit, const Estimate& found) {
   return low != high ? Kept::Unknown : low ? Kept::Yes : Kept::No;
 }
 
+/// Rounded up to two digits: the number of prompts is known no better.
+double two_digits(double n) {
+  const double unit = n < 100 ? 1 : std::pow(10, std::floor(std::log10(n)) - 1);
+  return std::ceil(n / unit) * unit;
+}
+
 }  // namespace
 
 std::string estimate_text(const Estimate& estimate) {
@@ -40,13 +46,14 @@ std::optional<int64_t> more_prompts(const Estimate& found, double limit, const P
   // An interval narrows with the root of the number; Wilson's of a share of 1 with the odds of its end.
   const bool is_all = found.value == 1 && high == 1;
   const double times = is_all ? (1 - low) / low * limit / (1 - limit) : ratio * ratio;
-  constexpr double kMost = 1e6;  // beyond, nobody tries
+  // Next to the limit the figure's own error decides what this gives: by chance it could be any number.
+  const double most = is_all ? 1e6 : 25;
+  if (!(times < most)) return std::nullopt;
   const auto n = static_cast<double>(groups.prompts.size());
-  if (!(times * n < kMost)) return std::nullopt;
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(n * times - n)));
+  return std::max<int64_t>(1, static_cast<int64_t>(two_digits(n * times - n)));
 }
 
-std::string more_prompts_text(const std::optional<int64_t>& more) { return "about " + counted(*more, "more prompt"); }
+std::string more_prompts_text(int64_t more) { return "about " + counted(more, "more prompt"); }
 
 std::string missing_prompts_text(const PromptGroups& groups) {
   return counted(groups.n_needed - groups.n_groups, "more prompt");
@@ -64,7 +71,11 @@ LimitVerdict judge(const Limit& limit, const std::string& variant, const Estimat
     return verdict;
   }
   const auto more = more_prompts(found, limit.limit, groups);
-  verdict.line += more ? more_prompts_text(more) + " would decide" : "no number of prompts will";
+  if (more)
+    verdict.line += more_prompts_text(*more) + " would decide";
+  else
+    verdict.line += limit.limit == 1 ? "no number of prompts shows a share of 1"
+                                     : "too close to the limit to tell how many more prompts would";
   return verdict;
 }
 

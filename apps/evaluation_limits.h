@@ -30,14 +30,14 @@ LimitVerdict judge(const Limit& limit, const std::string& variant, const Estimat
 LimitVerdict judge_kl(double most, const VariantEvidence& found, const PromptGroups& groups);
 
 /// How many prompts like these, beside them, would move the interval's end to its figure's side of the limit, as far as
-/// these can tell; none where no number would.
+/// these can tell; none where the figure lies too close to the limit for that.
 std::optional<int64_t> more_prompts(const Estimate& found, double limit, const PromptGroups& groups);
 
 /// "0.0137 (95 %: 0.0121 to 0.0155)".
 std::string estimate_text(const Estimate& estimate);
 
 /// "about 14 more prompts".
-std::string more_prompts_text(const std::optional<int64_t>& more);
+std::string more_prompts_text(int64_t more);
 
 /// What is missing for an interval: "5 more prompts".
 std::string missing_prompts_text(const PromptGroups& groups);

@@ -22,6 +22,7 @@ for i in $twelve; do echo "{\"input_ids\": [$i]}"; done >short.jsonl && show sho
 kvcal calibrate "$model" --prompts twelve.jsonl -q --no-sanity -o s.json && show twelve --scales s.json
 kvcal calibrate "$model" --prompts twelve.jsonl -q --no-sanity --policy absmax -o a.json && show twelve --scales a.json
 sed 's/"scale": [0-9][0-9.e-]*/"scale": 64.0/' a.json >b.json && show twelve --scales b.json && show twelve --scales a.json b.json --max-kl 0.001
+show twelve --scales a.json b.json --max-kl 0.0009
 show twelve --scales b.json --max-kl 0.0005
 sed -n 's/^  kvcal evaluate/kvcal evaluate/p' told >next.sh
 sh next.sh 2>/dev/null | sed -n '/^recipe/,/^reference/p'
