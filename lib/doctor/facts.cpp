@@ -76,6 +76,13 @@ Trait Facts::before(const EngineVersion& limit) const {
   return *version < limit ? Trait::Yes : Trait::No;
 }
 
+Trait Facts::keeps_prefixes() const {
+  if (flag("no-enable-prefix-caching") != nullptr) return Trait::No;
+  if (flag("enable-prefix-caching") != nullptr) return Trait::Yes;
+  const Trait older = before({0, 26, 0});
+  return older == Trait::Unknown ? older : trait_of(older == Trait::No);
+}
+
 std::string Facts::cache_text() const {
   return cache.shown() + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
 }

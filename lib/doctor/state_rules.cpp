@@ -192,11 +192,10 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Hybrids have prefix caching by default since 0.26.0. A block as long as the longest sequence is no block.
+// A block as long as the longest sequence is no block.
 Found block_size_without_caching(const Facts& f) {
   const std::string size = f.flag_value("mamba-block-size"), longest = f.flag_value("max-model-len");
-  const bool off = f.flag("no-enable-prefix-caching") != nullptr ||
-                   (f.before({0, 26, 0}) == Trait::Yes && f.flag("enable-prefix-caching") == nullptr);
+  const bool off = f.keeps_prefixes() == Trait::No;
   const bool set = is_given(f, "mamba-block-size") && is_number(size) && is_number(longest) && size != longest;
   return off && set ? found_in_flags(f, {"mamba-block-size", "max-model-len", "no-enable-prefix-caching"}) : Found{};
 }
