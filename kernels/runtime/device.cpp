@@ -23,8 +23,9 @@ std::string version_text(int version) {
   const bool older_toolkit_helps = runtime >= 13000;
   fail("the NVIDIA driver knows CUDA " + version_text(driver) + ", at least " + version_text(runtime / 1000 * 1000) +
        " is needed: install a newer driver" +
-       (older_toolkit_helps ? " (R580 or newer), or build with CUDA toolkit 12.8, which takes drivers from R570 on"
-                            : ""));
+       (older_toolkit_helps
+            ? " (R580 or newer), or build with CUDA toolkit 12.8, which takes drivers from R525 on (Blackwell: R570)"
+            : ""));
 }
 
 }  // namespace
