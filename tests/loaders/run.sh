@@ -36,5 +36,9 @@ for server in vllm sglang; do
   python3 "$here/check_folds.py" "$server" "$out/folds" || failed=1
 done
 python3 "$here/check_records.py" "$kvcal" || failed=1
+for server in vllm sglang; do
+  "$REF/tools/bin/uv" pip install -q --python "$REF/$server/bin/python" ml_dtypes
+  "$REF/$server/bin/python" "$here/check_kernels.py" $server "$kvcal" || failed=1
+done
 python3 "$here/collect.py" "$here/results/$(date -u +%Y-%m-%d).json" "$out/cases.json" "$out/vllm.json" "$out/sglang.json"
 exit $failed
