@@ -44,25 +44,12 @@ void add_apply(CLI::App& app, Job& chosen) {
   verb->add_option("PACK", flags->pack, "Folder of 'kvcal export --to pack'")->required();
   verb->add_option("MODEL", request.model, "Checkpoint folder; not modified unless --in-place")->required();
   verb->add_option("-o,--out", request.out, "Folder to write")->type_name("PATH");
-  verb->add_option("--to", request.target, "Target, see 'kvcal export --help'")
-      ->type_name("TARGET")
-      ->capture_default_str();
-  verb->add_option("--skip-layers", flags->skip_layers,
-                   "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
-                   "assessment; not for a pack with a recipe")
-      ->type_name("LAYERS");
-  verb->add_flag("--allow-keep16", request.options.allow_keep16,
-                 "Also write scales of layers that are better kept in 16 bits");
-  verb->add_flag("--in-place", request.write.in_place,
-                 "Modify the model's folder itself, atomically; 'kvcal export --undo' undoes it");
-  verb->add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");
-  verb->add_flag("--replace-scales", request.options.replace_scales, "Replace KV scales already in the checkpoint");
-  verb->add_flag("--force", request.write.force, "Replace an earlier export");
-  verb->add_flag("--dry-run", request.plan_only, "Check and print only; write nothing");
+  add_export_options(*verb, request, flags->skip_layers);
   verb->footer(
       "Files are checked against the pack's SHA256SUMS, the model against the fingerprint that was measured. The "
       "result\n"
-      "is that of 'kvcal export' with the pack's scale file and recipe, byte for byte.\n"
+      "is that of 'kvcal export' with the pack's scale file and recipe, byte for byte; 'kvcal export --help' lists\n"
+      "the targets.\n"
       "\n"
       "Examples:\n"
       "  kvcal apply ./qwen3-8b-kv-scales ./Qwen3-8B -o ./Qwen3-8B-fp8kv\n"

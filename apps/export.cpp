@@ -161,25 +161,15 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("SCALES", request.scales, "kv-cache-scales.json");
   verb.add_option("--model", request.model, "Checkpoint folder to serve; not modified unless --in-place")
       ->type_name("MODEL");
-  verb.add_option("--to", request.target, "Output format, see Targets below")
-      ->type_name("TARGET")
-      ->capture_default_str();
   verb.add_option("-o,--out", request.out, "Folder or file to write; - prints a file")->type_name("PATH");
+  add_export_options(verb, request, flags.skip_layers);
   verb.add_option("--granularity", request.granularity,
                   "tensor, head or channel: stop unless the scale file has this granularity")
       ->type_name("NAME");
   verb.add_flag("--no-query", flags.no_query, "Leave out query scales");
-  verb.add_option("--skip-layers", flags.skip_layers,
-                  "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
-                  "assessment")
-      ->type_name("LAYERS");
   verb.add_option("--recipe", request.recipe,
                   "Evaluation whose recipe says which layers have which format (evaluate --choose)")
       ->type_name("EVALUATION");
-  verb.add_flag("--allow-keep16", request.options.allow_keep16,
-                "Also write scales of layers that are better kept in 16 bits");
-  verb.add_flag("--replace-scales", request.options.replace_scales,
-                "Replace KV scales already in the checkpoint (shards that contain them are rewritten)");
   verb.add_option("--tp", request.options.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");
   verb.add_flag("--nvfp4", request.options.nvfp4, "modelopt: global scales of an NVFP4 cache");
   verb.add_option("--also-for", request.also_for,
@@ -189,15 +179,30 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("--include", flags.include, "pack: another file that goes with it: statistics, a page (repeatable)")
       ->type_name("FILE")
       ->take_all();
-  verb.add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");
-  verb.add_flag("--in-place", request.write.in_place, "Modify the model's folder itself, atomically");
   verb.add_flag("--undo", flags.undo, "Undo an --in-place export");
-  verb.add_flag("--force", request.write.force, "Replace an earlier export");
-  verb.add_flag("--dry-run", request.plan_only, "Check and print only; write nothing");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
 }
 
 }  // namespace
+
+void add_export_options(CLI::App& verb, ExportRequest& request, std::string& skip_layers) {
+  verb.add_option("--to", request.target, "Target: the server or form that it is written for")
+      ->type_name("TARGET")
+      ->capture_default_str();
+  verb.add_option("--skip-layers", skip_layers,
+                  "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
+                  "assessment; not with a recipe")
+      ->type_name("LAYERS");
+  verb.add_flag("--allow-keep16", request.options.allow_keep16,
+                "Also write scales of layers that are better kept in 16 bits");
+  verb.add_flag("--replace-scales", request.options.replace_scales,
+                "Replace KV scales already in the checkpoint (shards that contain them are rewritten)");
+  verb.add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");
+  verb.add_flag("--in-place", request.write.in_place,
+                "Modify the model's folder itself, atomically; 'kvcal export --undo' undoes it");
+  verb.add_flag("--force", request.write.force, "Replace an earlier export");
+  verb.add_flag("--dry-run", request.plan_only, "Check and print only; write nothing");
+}
 
 void read_skip_layers(const std::string& text, ExportOptions& options) {
   std::stringstream parts(text);

@@ -12,6 +12,7 @@
 #include "base/atomic_folder.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "checkpoint/config_file.h"
 #include "checkpoint/mapped_file.h"
 #include "export/folder_files.h"
 #include "export/layer_scales.h"
@@ -50,14 +51,11 @@ void copy_into_pack(const fs::path& from, const fs::path& to) {
   file.commit();
 }
 
-/// ".../models--org--name/snapshots/<revision>", where the folder is one of the Hub's cache.
+/// Where the folder is a snapshot in the Hub's cache.
 void take_revision(const fs::path& folder, Pack& pack) {
-  const std::string name = folder.parent_path().parent_path().filename().string();
-  constexpr std::string_view kModels = "models--";
-  if (folder.parent_path().filename() != "snapshots" || !name.starts_with(kModels)) return;
-  pack.repository = name.substr(kModels.size());
-  if (const size_t at = pack.repository.find("--"); at != pack.repository.npos) pack.repository.replace(at, 2, "/");
-  pack.revision = folder.filename().string();
+  if (folder.parent_path().filename() != "snapshots") return;
+  pack.repository = hub_id(folder.parent_path().parent_path());
+  if (!pack.repository.empty()) pack.revision = folder.filename().string();
 }
 
 std::string manifest_text(const Pack& pack, const std::string& tool_version) {
