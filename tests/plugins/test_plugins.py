@@ -138,6 +138,21 @@ class ScaleFile(WithFolder):
         self.refuses("twice", self.read, scale_file(layers=scale_file()["layers"][:1] * 2))
         self.refuses("no whole numbers", self.read, scale_file(layers=[{**scale_file()["layers"][0], "n_heads": True}]))
 
+    def test_a_pack(self):
+        pack = os.path.join(self.folder, "pack")
+        os.mkdir(pack)
+        self.refuses("is a folder and no pack", plugin.read_scale_file, pack)
+        scales = self.write(scale_file(), "pack/kv-cache-scales.json")
+        alone = plugin.read_scale_file(scales)
+        self.write("{}", "pack/kvcal-pack.json")
+        self.refuses("cannot be read", plugin.read_scale_file, pack)
+        self.write(f"{'0' * 64}  kvcal-pack.json\n", "pack/SHA256SUMS")
+        self.refuses("does not name kv-cache-scales.json", plugin.read_scale_file, pack)
+        self.write(f"{'0' * 64}  kvcal-pack.json\n{alone.sha256}  kv-cache-scales.json\n", "pack/SHA256SUMS")
+        self.assertEqual(plugin.read_scale_file(pack), alone)
+        self.write(scale_file(version="1.9"), "pack/kv-cache-scales.json")
+        self.refuses("is not the file that was packed", plugin.read_scale_file, pack)
+
     def test_too_large(self):
         path = self.write("")
         os.truncate(path, plugin.MAX_FILE_BYTES + 1)

@@ -12,6 +12,8 @@ import re
 LOG_LINE = "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 MAX_FILE_BYTES = 64 << 20
 MAX_HEADER_BYTES = 100_000_000
+PACK_SCALES = "kv-cache-scales.json"
+PACK_SUMS = "SHA256SUMS"
 MAX_FOLD_BYTES = 128 << 20
 
 
@@ -61,18 +63,36 @@ class Cache:
 
 
 def read_scale_file(path):
+    """A kv-cache-scales.json, or the one of a pack: the folder that `kvcal export --to pack` writes."""
+    expected = None
     try:
+        if os.path.isdir(path):
+            path, expected = _in_pack(path)
         with open(path, "rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
         if len(text) > MAX_FILE_BYTES:
             raise ScaleError(f"{path}: more than {MAX_FILE_BYTES} bytes; is it a scale file?")
-        return _parse(path, json.loads(text), hashlib.sha256(text).hexdigest())
+        sha256 = hashlib.sha256(text).hexdigest()
+        if expected not in (None, sha256):
+            raise ScaleError(f"{path}: is not the file that was packed: its digest is another one than in {PACK_SUMS}")
+        return _parse(path, json.loads(text), sha256)
     except OSError as error:
         raise ScaleError(f"{path}: cannot be read: {error.strerror}") from None
     except ScaleError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ScaleError(f"{path}: no valid kv-cache-scales.json: {type(error).__name__}: {error}") from None
+
+
+def _in_pack(folder):
+    """Where a pack has its scale file, and the digest that its sums have of it."""
+    if not os.path.isfile(os.path.join(folder, "kvcal-pack.json")):
+        raise ScaleError(f"{folder}: is a folder and no pack: it has no kvcal-pack.json")
+    with open(os.path.join(folder, PACK_SUMS), encoding="utf-8") as file:
+        sums = dict(reversed(line.rstrip("\n").split("  ", 1)) for line in file if "  " in line)
+    if PACK_SCALES not in sums:
+        raise ScaleError(f"{folder}: {PACK_SUMS} does not name {PACK_SCALES}")
+    return os.path.join(folder, PACK_SCALES), sums[PACK_SCALES]
 
 
 def _parse(path, root, sha256):
