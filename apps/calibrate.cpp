@@ -2,7 +2,13 @@
 #include "calibrate/calibrate.h"
 
 #include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <utility>
 
+#include "base/input_files.h"
+#include "calibrate/kept_layers.h"
 #include "calibrate_flags.h"
 #include "calibrate_job.h"
 #include "hub_cache.h"
@@ -47,6 +53,40 @@ Exit run(CalibrateFlags flags) {
   return flags.evaluation.empty() ? Exit::Done : evaluate_written(flags, options);
 }
 
+// Prompts are read once: they may come from a pipe.
+Exit run_with_refits(CalibrateFlags flags) {
+  const CalibrationOptions checked = resolved(flags);
+  std::ifstream file;
+  if (flags.refits != "-") file.open(flags.refits);
+  if (flags.refits != "-" && !file) fail("--refits " + quoted(flags.refits) + ": cannot be opened");
+  std::istream& models = flags.refits == "-" ? std::cin : file;
+  KeptLayers kept;
+  std::optional<PromptSet> prompts;
+  for (std::string line;;) {
+    CalibrateConsole console(flags);
+    CalibrationOptions options = checked;
+    options.kept = &kept;
+    CalibrationInputs inputs = inputs_of(flags, options);
+    inputs.prompts = [&, read = inputs.prompts](bool chat) {
+      if (flags.prompts.files.empty()) return read(chat);
+      if (!prompts) prompts = read(chat);
+      return *prompts;
+    };
+    check_outputs(flags);
+    CalibrationResult result = calibrate(inputs, options, console);
+    finish(flags, result, console);
+    flush_output();
+    kept.keep(std::move(result.statistics));
+    do
+      if (!std::getline(models, line)) return Exit::Done;
+    while (line.empty());
+    forget_inputs();
+    flags.named = line;
+    flags.model = model_folder(line);
+    flags.output.force = true;
+  }
+}
+
 }  // namespace
 
 void add_calibrate(CLI::App& app, Job& chosen) {
@@ -60,7 +100,7 @@ void add_calibrate(CLI::App& app, Job& chosen) {
     chosen = [flags] {
       flags->named = flags->model;
       flags->model = model_folder(flags->model);
-      return run(*flags);
+      return flags->refits.empty() ? run(*flags) : run_with_refits(*flags);
     };
   });
 }

@@ -1,6 +1,7 @@
 #include "calibrate_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -45,6 +46,22 @@ void check_if_changed(const CalibrateFlags& flags) {
   refuse(!flags.evaluation.empty(), "--evaluate; run 'kvcal evaluate' where the scales changed");
 }
 
+// Each writes OUT, and what else belongs to one model alone has no place.
+void check_refits(const CalibrateFlags& flags) {
+  const auto refuse = [](bool given, const char* name) {
+    if (given) fail(std::string("--refits cannot be used with ") + name);
+  };
+  refuse(flags.dry_run, "--dry-run");
+  refuse(flags.if_changed, "--if-changed");
+  refuse(flags.resume, "--resume");
+  refuse(flags.mpi, "--mpi");
+  refuse(!flags.shard.empty(), "--shard");
+  refuse(flags.until_stable.has_value(), "--until-stable, which draws other prompts for each model");
+  refuse(!flags.evaluation.empty(), "--evaluate");
+  refuse(flags.refits == "-" && std::ranges::find(flags.prompts.files, "-") != flags.prompts.files.end(),
+         "--prompts of the same standard input");
+}
+
 // --check runs nothing and writes nothing.
 void check_check(const CalibrateFlags& flags) {
   const auto refuse = [](bool given, const char* name) {
@@ -58,6 +75,7 @@ void check_check(const CalibrateFlags& flags) {
   refuse(!flags.shard.empty(), "--shard");
   refuse(flags.until_stable.has_value(), "--until-stable");
   refuse(!flags.evaluation.empty(), "--evaluate");
+  refuse(!flags.refits.empty(), "--refits");
 }
 
 // What most runs leave alone.
@@ -106,6 +124,11 @@ void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
   verb.add_option("--chunk-tokens", flags.run.chunk_tokens,
                   "Tokens per batch, rounded down to a multiple of 256 (default: as memory allows)")
       ->group(group);
+  verb.add_option("--refits", flags.refits,
+                  "Then calibrate each model that a line of FILE (- is standard input) names, too, from the first "
+                  "layer whose weights differ from the last one's on, and replace OUT and --stats each time")
+      ->group(group)
+      ->type_name("FILE");
   verb.add_flag("--no-sanity", flags.no_sanity, "Skip the check that the model predicts the prompts")->group(group);
 }
 
@@ -140,8 +163,12 @@ CalibrationOptions CalibrateFlags::resolve() const {
   if (!evaluation.empty() && (dry_run || !shard.empty()))
     fail("--evaluate needs the scales, which neither --dry-run nor --shard gives");
   if (if_changed) check_if_changed(*this);
-  output.check_is_file_for(
-      {{if_changed, "--if-changed"}, {check, "--check"}, {resume, "--resume"}, {!evaluation.empty(), "--evaluate"}});
+  if (!refits.empty()) check_refits(*this);
+  output.check_is_file_for({{if_changed, "--if-changed"},
+                            {check, "--check"},
+                            {resume, "--resume"},
+                            {!evaluation.empty(), "--evaluate"},
+                            {!refits.empty(), "--refits"}});
   options.solve = solve.resolve();
   options.extent = check           ? Extent::Comparison
                    : dry_run       ? Extent::Plan

@@ -25,6 +25,7 @@ struct CalibrateFlags {
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
   std::string evaluation;              // file to write, "" for none
+  std::string refits;                  // file with further models, "" for none
   bool dry_run = false, no_sanity = false, resume = false, if_changed = false, check = false, mpi = false;
 
   void add_to(CLI::App& verb);

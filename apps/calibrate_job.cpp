@@ -35,6 +35,7 @@ Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, c
     json["statistics_sha256"] = statistics_sha256;
   }
   json["n_passes"] = result.statistics.run.n_passes;
+  if (!flags.refits.empty()) json["layers_kept"] = result.layers_kept;
   json["seconds"] = result.seconds;
   return json;
 }

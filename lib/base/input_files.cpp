@@ -99,6 +99,11 @@ void note_input_folder(const fs::path& folder) {
     record->folders.insert(folder.has_filename() ? folder : folder.parent_path());
 }
 
+void forget_inputs() {
+  const std::lock_guard lock(mutex);
+  if (record) record.emplace();
+}
+
 void forget_input(const fs::path& path) {
   const std::lock_guard lock(mutex);
   if (record) record->files.erase(path);

@@ -42,6 +42,9 @@ bool is_within(const std::filesystem::path& inner, const std::filesystem::path& 
 /// A file that the command has read to replace it.
 void forget_input(const std::filesystem::path& path);
 
+/// What was read so far: of another result than what is read from here on.
+void forget_inputs();
+
 /// The name under which this very file was read.
 std::optional<std::string> input_that_is(const struct stat& info);
 

@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <utility>
 
+#include "calibrate/kept_layers.h"
 #include "calibrate/run_description.h"
 #include "calibrate/sweep.h"
 #include "calibrate/until_stable.h"
+#include "prefill/footprint.h"
 
 namespace kvcal {
 namespace {
@@ -31,6 +33,16 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sweepe
   return folder;
 }
 
+KeptLayers* begin_kept(const OpenedModel& model, const Sweeper& sweeper, const CalibrationPlan& plan,
+                       const CalibrationOptions& options) {
+  const SequencePlan& s = plan.sequences;
+  const RunRecord record = sweeper.record(s, options.sequences.passes, SanityCheck(0, s.prompts));
+  const int64_t rows = tokens_of(s.warmup) + tokens_of(s.measured) + tokens_of(s.sanity);
+  options.kept->begin(model, identity_of(record, options), plan.memory,
+                      static_cast<uint64_t>(rows * model.spec().residual_width()) * element_bytes(options.precision));
+  return options.kept;
+}
+
 }  // namespace
 
 Measurement measure(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options,
@@ -41,12 +53,17 @@ Measurement measure(OpenedModel& model, const CalibrationPlan& plan, const Calib
   SanityCheck sanity(model.spec().vocab, sequences.prompts);
   Measurement m;
   m.resume = open_resume(model, sweeper, sequences, options, listener);
+  SweepStore* store = m.resume.get();
+  if (options.kept) {
+    store = begin_kept(model, sweeper, plan, options);
+    m.layers_kept = options.kept->layers_done();
+  }
   if (options.until_stable >= 0) {
     DrawnRun run = run_until_stable(sweeper, sequences.prompts, options, sanity, listener);
     m.statistics = std::move(run.statistics);
     m.sequences = std::move(run.sequences);
   } else {
-    m.statistics = sweeper.run(sequences, {1, options.sequences.passes, 0}, sanity, m.resume.get());
+    m.statistics = sweeper.run(sequences, {1, options.sequences.passes, 0}, sanity, store);
     m.sequences = sequences;
   }
   m.n_tokens = m.sequences.n_tokens();

@@ -16,6 +16,7 @@ struct Measurement {
   Statistics statistics{};
   int64_t n_tokens = 0;                    // measured, all passes
   int64_t n_tokens_run = 0;                // with warm-up and sanity sequences
+  int layers_kept = 0;                     // CalibrationOptions::kept: as they were, and not run
   double seconds = 0;                      // of the sweeps
   std::unique_ptr<ResumeFolder> resume{};  // with CalibrationOptions::resume: to remove once the results are safe
 };

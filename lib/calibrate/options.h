@@ -15,6 +15,7 @@
 namespace kvcal {
 
 struct Artifact;
+class KeptLayers;
 
 /// Opens the one device that computes, for what runs on one only. Called as OpenDevices are.
 using OpenDevice = std::function<std::unique_ptr<Ops>()>;
@@ -43,6 +44,7 @@ struct CalibrationOptions {
   std::filesystem::path resume;        // folder that keeps the state after each layer; empty = none
   std::string tool_version = "kvcal";  // and its version, "kvcal 0.1.0": for the record
   std::string commit;                  // of the program: a run is resumed by the same one only
+  KeptLayers* kept = nullptr;          // of this process's runs with other weights; may be null; not with until_stable
   const Artifact* earlier = nullptr;   // a result that stands where nothing that decides it has changed; may be null
 };
 

@@ -59,6 +59,8 @@ CalibrationPlan plan_calibration(OpenedModel& model, std::vector<PromptTokens> p
   plan.devices = open_devices();
   if (plan.devices.size() > 1 && !options.resume.empty())
     fail("--resume cannot be used with several GPUs: it keeps the rows of one; name one, or run without it");
+  if (plan.devices.size() > 1 && options.kept)
+    fail("--refits cannot be used with several GPUs: it keeps the rows of one; name one");
   plan.sequences = plan_sequences(std::move(prompts), options.sequences);
   ModelSpec spec = model.spec();
   const MemoryOptions memory = memory_options(spec, plan, options);

@@ -5,19 +5,19 @@
 #include <optional>
 
 #include "calibrate/run_folder.h"
-#include "stats/observer.h"
+#include "calibrate/sweep_store.h"
 
 namespace kvcal {
 
-class ResumeFolder final : public RunFolder {
+class ResumeFolder final : public RunFolder, public SweepStore {
  public:
   ResumeFolder(std::filesystem::path folder, Json identity, NoticeListener& listener)
       : RunFolder(std::move(folder), std::move(identity), listener) {
     look();
   }
 
-  /// What save() takes statistics from, and where those of the earlier part go.
-  void observe(Observer& observer, RunRecord record);
+  void observe(Observer& observer, RunRecord record) override;
+  RunStore& rows() override { return *this; }
 
  private:
   void read_rest(int slot) override;

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdio>
-#include <cstring>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/read_file.h"
 #include "checkpoint/safetensors.h"
@@ -15,27 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMetadataKey = "kvcal_resume";
 constexpr std::array kSlots = {"a.kvresume", "b.kvresume"};
-
-/// Against damage on the disk, not against malice: a sum of 64-bit words in which every position counts.
-class Checksum {
- public:
-  void update(std::span<const std::byte> bytes) {
-    for (; bytes.size() >= sizeof(uint64_t); bytes = bytes.subspan(sizeof(uint64_t))) {
-      uint64_t word;
-      std::memcpy(&word, bytes.data(), sizeof word);
-      add(word);
-    }
-    for (const std::byte b : bytes) add(static_cast<uint64_t>(b));
-  }
-  std::string text() const { return std::to_string(state_); }
-
- private:
-  void add(uint64_t word) {
-    state_ = (state_ ^ word) * 0x9E3779B97F4A7C15u;
-    state_ ^= state_ >> 29;
-  }
-  uint64_t state_ = 0;
-};
 
 /// In order of names as of numbers.
 std::string name_of_rows(std::string_view prefix, size_t i) {
@@ -69,7 +48,7 @@ std::string checksum_in(const SafetensorsFile& file, std::string_view prefix) {
       file.read(info->offset + at, piece);
       sum.update(piece);
     }
-  return sum.text();
+  return std::to_string(sum.value());
 }
 
 }  // namespace
@@ -152,7 +131,7 @@ void RunFolder::write(int slot, int layers_done, std::span<const Tensor> rows) {
     tensors.emplace_back(name_of_rows(kRowsPrefix, i), rows[i]);
     sum.update(bytes_of(rows[i]));
   }
-  const Json state = {{"layers_done", layers_done}, {"rows_checksum", sum.text()}, {"run", identity_}};
+  const Json state = {{"layers_done", layers_done}, {"rows_checksum", std::to_string(sum.value())}, {"run", identity_}};
   write_file(slot, tensors, {{kMetadataKey, state.dump()}});
 }
 

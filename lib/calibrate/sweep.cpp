@@ -86,7 +86,7 @@ struct Sweeper::Swept {
   const SequencePlan& sequences;
   int n_passes;
   SanityCheck& sanity;
-  ResumeFolder* resume;
+  SweepStore* store;
 };
 
 std::vector<Sweeper::Share> Sweeper::shares_of(const SequencePlan& sequences, const SweepPart& part) const {
@@ -114,9 +114,9 @@ Statistics Sweeper::run_share(size_t device, const Share& share, const Swept& sw
                                              {&share.sanity, &away, Until::Logits, &swept.sanity},
                                              {&share.measured, &observer, Until::LastKv, nullptr}};
   Runner runner(*model.model, op, model.weights, plan_.memory);
-  if (swept.resume) {
-    swept.resume->observe(observer, record(sequences, swept.n_passes, SanityCheck(0, sequences.prompts)));
-    runner.keep_in(*swept.resume);
+  if (swept.store) {
+    swept.store->observe(observer, record(sequences, swept.n_passes, SanityCheck(0, sequences.prompts)));
+    runner.keep_in(swept.store->rows());
   }
   runner.on_step(hear);
   runner.run(groups, sequences.prompts);
@@ -136,16 +136,15 @@ Statistics Sweeper::run_shares(const std::vector<Share>& shares, const Swept& sw
   return merge(found);
 }
 
-Statistics Sweeper::run(const SequencePlan& sequences, const SweepPart& part, SanityCheck& sanity,
-                        ResumeFolder* resume) {
+Statistics Sweeper::run(const SequencePlan& sequences, const SweepPart& part, SanityCheck& sanity, SweepStore* store) {
   const std::vector<Share> shares = shares_of(sequences, part);
   int64_t rows = 0;
   for (const Share& s : shares) rows += tokens_of(s.warmup) + tokens_of(s.measured) + tokens_of(s.sanity);
   tokens_run_ += rows;
-  int64_t done = resume ? rows * resume->layers_done() : 0;
+  int64_t done = store ? rows * store->rows().layers_done() : 0;
   listener_.sweep_begins({groups_of(sequences, part), rows * (model_.spec().last_cache_layer() + 1), done});
   const HearStep hear = [&](const RunStep& step) { listener_.step(step, done += step.tokens); };
-  const Swept swept = {sequences, part.last_pass, sanity, resume};
+  const Swept swept = {sequences, part.last_pass, sanity, store};
   Statistics statistics =
       shares.size() == 1 ? run_share(0, shares.front(), swept, hear) : run_shares(shares, swept, hear);
   statistics.run = record(sequences, part.last_pass, sanity);

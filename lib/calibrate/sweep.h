@@ -10,7 +10,7 @@
 #include "calibrate/listener.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/plan.h"
-#include "calibrate/resume.h"
+#include "calibrate/sweep_store.h"
 #include "calibrate/workers.h"
 #include "prefill/sanity.h"
 #include "stats/run_record.h"
@@ -33,10 +33,10 @@ class Sweeper {
   Sweeper(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options,
           CalibrationListener& listener);
 
-  /// Of the plan's own sequences, or of others over the first of its prompts. With `resume` it goes on where that
-  /// folder says, and leaves every layer's end there; then there is one device.
+  /// Of the plan's own sequences, or of others over the first of its prompts. With a store it goes on where that says,
+  /// and leaves ends of layers there; then there is one device.
   Statistics run(const SequencePlan& sequences, const SweepPart& part, SanityCheck& sanity,
-                 ResumeFolder* resume = nullptr);
+                 SweepStore* store = nullptr);
 
   RunRecord record(const SequencePlan& sequences, int n_passes, const SanityCheck& sanity) const;
 

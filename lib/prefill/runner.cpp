@@ -150,7 +150,8 @@ void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& str
       run_block(layer, *block, streams);
     });
     // Where a later layer reads rows or choices of an earlier one, a stopped run begins again at the owner of them.
-    if (store_ && (layer + 1 < n_layers_ || logits) && can_branch(model_.spec(), layer + 1)) save(layer + 1, streams);
+    if (store_ && (layer + 1 < n_layers_ || logits) && store_->keeps(layer + 1) && can_branch(model_.spec(), layer + 1))
+      save(layer + 1, streams);
   }
 }
 

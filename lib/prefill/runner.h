@@ -64,6 +64,8 @@ class RunStore {
   /// Fills the rows as they were after layers_done() layers, one tensor for each group that still runs, in order of
   /// groups. Called once, and only when layers_done() > 0.
   virtual void restore(std::span<const Tensor> rows) = 0;
+  /// Whether save() is to be called after so many layers.
+  virtual bool keeps(int /*layers_done*/) const { return true; }
   /// After a layer that another follows: the same tensors.
   virtual void save(int layers_done, std::span<const Tensor> rows) = 0;
 };

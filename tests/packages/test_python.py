@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ for module in SOURCE.glob("apps/python/kvcal/*.py"):
 (PACKAGE / "bin/kvcal").symlink_to(KVCAL)
 sys.path.insert(0, SCRATCH.name)
 import kvcal  # noqa: E402
-from kvcal import results  # noqa: E402
+from kvcal import calibrator, results  # noqa: E402
 
 
 def run(*arguments):
@@ -135,6 +136,89 @@ class Verbs(InFolder):
         kvcal.calibrate(MODEL, prompts=["text", RECORDS[0]["messages"]], quiet=True)
 
 
+class Tensor:
+    """What numpy has, as far as it is used."""
+
+    def __init__(self, dtype, shape, content):
+        self.dtype, self.shape, self.content = dtype, shape, content
+
+    def tobytes(self):
+        return self.content
+
+
+class Refits(InFolder):
+    PROMPTS = [{"id": str(n), "input_ids": [(7 * i + n) % 90 + 1 for i in range(n)]} for n in (3, 40, 65)]
+
+    def changed(self, model, name, to):
+        """That tensor in a copy of the model, its first 2 values swapped with the last ones, and the copy."""
+        shutil.copytree(model, to)
+        os.chmod(f"{to}/model.safetensors", 0o644)
+        places = calibrator._places(f"{to}/model.safetensors")
+        dtype, shape, begin, end = places[name]
+        content = bytearray(pathlib.Path(to, "model.safetensors").read_bytes())
+        content[begin:begin + 8], content[end - 8:end] = content[end - 8:end], content[begin:begin + 8]
+        pathlib.Path(to, "model.safetensors").write_bytes(content)
+        return Tensor({"BF16": "bfloat16", "F32": "float32"}[dtype], shape, bytes(content[begin:end]))
+
+    def fresh(self, model):
+        return kvcal.calibrate(model, prompts=self.PROMPTS, quiet=True).to_json()
+
+    def test_have_the_bytes_of_a_fresh_run(self):
+        # Layers of one kind, latent rows, a head of its own, layers that share a cache, recurrent ones.
+        for name, end_of_kept in (("qwen3", None), ("deepseek_v2", None), ("llama", None), ("gemma3n", 0), ("qwen3_next", None)):
+            model = SOURCE / "tests/arch/golden" / name
+            tensors = sorted(calibrator._places(model / "model.safetensors"))
+            layers = sorted({int(found[1]) for t in tensors if (found := re.search(r"layers\.(\d+)\.", t))})
+            weight = re.compile(rf"(?<!\w)layers\.{layers[-1]}\..*(norm|proj).*weight$")
+            last = next(t for t in tensors if weight.search(t))
+            first = next(t for t in tensors if re.search(r"embed_tokens\.weight$", t))
+            with self.subTest(name), kvcal.Calibrator(model, prompts=self.PROMPTS) as c:
+                before = c.calibrate()
+                self.assertEqual((before.to_json(), c.layers_kept, c.drift), (self.fresh(model), 0, None))
+                c.refit({last: self.changed(model, last, "last-" + name)})
+                self.assertEqual(c.calibrate().to_json(), self.fresh("last-" + name))
+                self.assertEqual(c.layers_kept, layers[-1] if end_of_kept is None else c.layers_kept)
+                self.changed("last-" + name, first, "all-" + name)
+                c.refit("all-" + name)
+                self.assertEqual((c.calibrate().to_json(), c.layers_kept), (self.fresh("all-" + name), 0))
+                c.refit(str(model / "model.safetensors"))
+                after = c.calibrate()
+                self.assertEqual(after.to_json(), before.to_json())
+
+    def test_drift_is_that_of_diff(self):
+        with kvcal.Calibrator(SOURCE / "datasets/demo/natural", prompts=RECORDS) as c:
+            pathlib.Path("a.json").write_bytes(c.calibrate().to_json())
+            c.refit(MODEL)
+            pathlib.Path("b.json").write_bytes(c.calibrate().to_json())
+            said = json.loads(run("diff", "a.json", "b.json", "--json").stdout)
+            self.assertEqual({**c.drift.to_dict(), "a": "a.json", "b": "b.json"}, said)
+            self.assertEqual((c.drift.within, c.drift.sites[0].scale), (False, [1.0, 4.0]))
+            again = c.calibrate()
+            self.assertEqual((c.drift.within, c.layers_kept), (True, 8))
+            self.assertEqual(again.to_json(), pathlib.Path("b.json").read_bytes())
+
+    def test_what_is_refused(self):
+        name = "model.layers.0.self_attn.k_proj.weight"
+        model = SOURCE / "tests/arch/golden/qwen3"
+        dtype, shape, begin, end = calibrator._places(model / "model.safetensors")[name]
+        good = Tensor("bfloat16", shape, (model / "model.safetensors").read_bytes()[begin:end])
+        for word in ("out", "check", "refits", "shard"):
+            self.refused(TypeError, kvcal.Calibrator, model, **{word: "1"})
+        with kvcal.Calibrator(model, prompts=self.PROMPTS, quiet=True) as c:
+            self.assertIn("no tensor 'x'", str(self.refused(ValueError, c.refit, {name: good, "x": good})))
+            self.assertIn("is F32", str(self.refused(ValueError, c.refit, {name: Tensor("float32", shape, good.content)})))
+            self.assertIn("[1]", str(self.refused(ValueError, c.refit, {name: Tensor("bfloat16", [1], b"12")})))
+            self.assertIn("not known", str(self.refused(ValueError, c.refit, {name: [1.0]})))
+            before = c.calibrate()
+            os.mkdir("empty")
+            c.refit("empty")
+            self.assertIn("config.json", str(self.refused(kvcal.Error, c.calibrate)))
+            c.refit(model)
+            self.assertEqual((c.calibrate(), c.layers_kept), (before, 0))  # by a new process
+            c.refit({name: good})
+            self.assertEqual((c.calibrate(), c.layers_kept), (before, 3))
+
+
 class OtherPrograms(InFolder):
     def setUp(self):
         super().setUp()
@@ -211,7 +295,7 @@ class Schemas(unittest.TestCase):
 
     def test_attributes(self):
         self.found = {}
-        for name, record in (("kv-cache-scales", results.Scales), ("evaluation", results.Evaluation)):
+        for name, record in (("kv-cache-scales", results.Scales), ("evaluation", results.Evaluation), ("output-diff", kvcal.Difference)):
             self.root = json.loads((SOURCE / f"schemas/{name}.v1.schema.json").read_text())
             self.collect(record, self.resolved(self.root))
         for record, found in self.found.items():
@@ -224,12 +308,15 @@ class Documents(InFolder):
     def test_their_python(self):
         os.symlink(MODEL, "model")
         os.symlink(CHATS, "chats.jsonl")
-        for document in ("install", "torch"):
-            text = (SOURCE / f"docs/{document}.md").read_text()
-            code, expected = re.search(r"^```python\n(import kvcal\n.*?)^```\n(?:\n```text\n(.*?)^```\n)?", text, re.S | re.M).groups()
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(code, document, "exec"), {})
-            self.assertEqual(expected or printed.getvalue(), printed.getvalue())
+        os.symlink(SOURCE / "datasets/demo/natural", "step-200")
+        block = re.compile(r"^```python\n(import kvcal\n.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
+        for document, n_blocks in (("install", 1), ("torch", 2)):
+            blocks = block.findall((SOURCE / f"docs/{document}.md").read_text())
+            self.assertEqual(len(blocks), n_blocks)
+            for code, expected in blocks:
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec(compile(code, document, "exec"), {})
+                self.assertEqual(expected or printed.getvalue(), printed.getvalue())
             os.remove("kv-cache-scales.json")
 
 

@@ -17,8 +17,8 @@ from kvcal._version import __version__ as __version__  # made by the build
 # What both server plug-ins read a file with.
 from kvcal.kv_cache_scales.scale_file import Layer, ScaleError, ScaleFile, read_scale_file
 
-__all__ = ["Error", "Evaluation", "Finding", "Inspection", "Layer", "ScaleError", "ScaleFile", "Scales", "Undecided",
-           "calibrate", "evaluate", "inspect", "load_scales", "main", "program", "run"]
+__all__ = ["Calibrator", "Difference", "Error", "Evaluation", "Finding", "Inspection", "Layer", "ScaleError", "ScaleFile",
+           "Scales", "Undecided", "calibrate", "evaluate", "inspect", "load_scales", "main", "program", "run"]
 
 
 def program() -> Path:
@@ -36,7 +36,7 @@ def run(*arguments: Union[str, "os.PathLike[str]"], check: bool = True) -> "subp
 
 
 def load_scales(path: Union[str, "os.PathLike[str]"]) -> ScaleFile:
-    """Reads a kv-cache-scales.json of version 1. Raises ScaleError, with the reason, for any other file.
+    """Reads a kv-cache-scales.json of version 1, or that of a pack's folder. Raises ScaleError, with the reason, for others.
 
     `layers` are those that keep a cache, by index; which of them another layer reads is in `owners`.
     """
@@ -46,6 +46,7 @@ def load_scales(path: Union[str, "os.PathLike[str]"]) -> ScaleFile:
 # Behind program(), which they run.
 from kvcal.results import Evaluation, Inspection, Scales
 from kvcal.verbs import Error, Finding, Undecided, calibrate, evaluate, inspect
+from kvcal.calibrator import Calibrator, Difference
 
 
 def main() -> NoReturn:

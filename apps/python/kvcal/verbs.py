@@ -18,7 +18,7 @@ Prompt = Union[str, Mapping[str, Any], Sequence[Mapping[str, Any]], "os.PathLike
 ScaleInput = Union[Path, Scales, "kvcal.ScaleFile"]
 
 # What changes where the result goes, or that there is one.
-_NOT_HERE = {"help", "help_all", "json", "dry_run", "progress", "shard", "mpi", "evaluate"}
+NOT_HERE = {"help", "help_all", "json", "dry_run", "progress", "shard", "mpi", "evaluate", "refits"}
 _NAME = re.compile("kvcal: (?!warning: )(error: )?")
 _WIDTH = 50
 
@@ -79,7 +79,7 @@ def inspect(model: Path, *, max_model_len: Optional[int] = None) -> Inspection:
 
 def _run(verb: str, model: Path, options: Dict[str, Any], **named: Any) -> Tuple[bytes, Optional[Error]]:
     """The bytes that it wrote, and what it found."""
-    for name in _NOT_HERE.intersection(options):
+    for name in NOT_HERE.intersection(options):
         raise TypeError(f"{verb}() takes no {name}=; kvcal.run(\"{verb}\", ...) does")
     options, folder = {**named, **options}, os.fspath(model)
     out = None if named.get("out") == "-" else named.get("out")
@@ -88,9 +88,9 @@ def _run(verb: str, model: Path, options: Dict[str, Any], **named: Any) -> Tuple
     else:
         options.update(out="-" if out is None else out, progress="json")
     with ExitStack() as stack:
-        options["prompts"], stdin = _prompts(options.get("prompts"), stack)
+        options["prompts"], stdin = prompt_words(options.get("prompts"), stack)
         options["scales"], hidden = _scales(options.get("scales"), stack)
-        words = [verb, "./" + folder if folder.startswith("-") else folder, *_words(options)]
+        words = [verb, "./" + folder if folder.startswith("-") else folder, *option_words(options)]
         printed = stack.enter_context(tempfile.TemporaryFile())
         error = _ended(words, stdin, printed if out is None else None, hidden, bool(options.get("quiet")))
         # Of these verbs, inspect says itself what it found, and evaluate has written its file.
@@ -101,7 +101,7 @@ def _run(verb: str, model: Path, options: Dict[str, Any], **named: Any) -> Tuple
         return written.read(), error
 
 
-def _words(options: Dict[str, Any]) -> Iterator[str]:
+def option_words(options: Dict[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         for each in value if isinstance(value, (list, tuple)) else [value]:
@@ -110,7 +110,7 @@ def _words(options: Dict[str, Any]) -> Iterator[str]:
                 yield f"{flag}={json.dumps(each) if each is True or isinstance(each, Mapping) else path}"
 
 
-def _prompts(prompts: Any, stack: ExitStack) -> Tuple[Any, Optional[IO[bytes]]]:
+def prompt_words(prompts: Any, stack: ExitStack) -> Tuple[Any, Optional[IO[bytes]]]:
     """What --prompts takes, and standard input: a file without a name, so that paths in records are of the current folder."""
     if prompts is None or isinstance(prompts, (str, os.PathLike)):
         return prompts, None
@@ -157,24 +157,20 @@ def _ended(words: List[str], stdin: Optional[IO[bytes]], stdout: Optional[IO[byt
            quiet: bool) -> Optional[Error]:
     """Runs it; the exception for an exit code other than 0. What it says is shown where Python's errors go, without `hidden`, a
     folder of our own: lines with its name at the end, as they may be the reason; with its output unless that has a file."""
-    program = os.fspath(kvcal.program())
-    try:
-        child = subprocess.Popen([program, *words], stdin=stdin, stdout=stdout or subprocess.PIPE,
-                                 stderr=subprocess.PIPE if stdout else subprocess.STDOUT)
-    except OSError as error:
-        raise Error(f"'{program}': cannot be started: {error.strerror}; it comes with the wheel", 2) from None
+    child = started(words, stdin=stdin, stdout=stdout or subprocess.PIPE,
+                    stderr=subprocess.PIPE if stdout else subprocess.STDOUT)
     held = []
-    is_live = not quiet and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    is_live = not quiet and shows_progress()
     try:
         with child.stderr or child.stdout as said:  # type: ignore[union-attr]
             for raw in said:
                 line = raw.decode(errors="replace").rstrip("\n").replace(hidden or "\0", "")
                 if line.startswith("{"):
-                    _show(_progress(json.loads(line)), is_live)
+                    show_progress(progress_text(json.loads(line)), is_live)
                 elif _NAME.match(line):
                     held.append(line)
                 else:
-                    _show("", is_live)
+                    show_progress("", is_live)
                     print(line, file=sys.stderr)
         child.wait()
     except BaseException:  # KeyboardInterrupt above all; so interrupted, it removes what is half-written, and ends at once
@@ -182,27 +178,39 @@ def _ended(words: List[str], stdin: Optional[IO[bytes]], stdout: Optional[IO[byt
         child.wait()
         raise
     finally:
-        _show("", is_live)
+        show_progress("", is_live)
     if child.returncode != 0:
-        return _error(child.returncode, held)
+        return error_of(child.returncode, held)
     for line in held:
         print(line, file=sys.stderr)
     return None
 
 
-def _show(progress: str, is_live: bool) -> None:
+def started(words: List[str], **pipes: Any) -> "subprocess.Popen[bytes]":
+    program = os.fspath(kvcal.program())
+    try:
+        return subprocess.Popen([program, *words], **pipes)
+    except OSError as error:
+        raise Error(f"'{program}': cannot be started: {error.strerror}; it comes with the wheel", 2) from None
+
+
+def shows_progress() -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def show_progress(progress: str, is_live: bool) -> None:
     """In a line that the next one replaces."""
     if is_live:
         print(f"\r{progress.ljust(_WIDTH)}\r", end="", file=sys.stderr, flush=True)
 
 
-def _progress(event: Dict[str, Any]) -> str:
+def progress_text(event: Dict[str, Any]) -> str:
     what = "answer" if "answer" in event else "layer"
     left = "" if event["seconds_left"] is None else f", {event['seconds_left']:.0f} s left"
     return f"{what} {event[what]} of {event['n_' + what + 's']}, {event['done']:.0%}{left}"
 
 
-def _error(code: int, held: List[str]) -> Error:
+def error_of(code: int, held: List[str]) -> Error:
     lines = [line for line in held if line.startswith("kvcal: error: ")] or held
     line = "; ".join(_NAME.sub("", line, count=1) for line in lines) or f"exit code {code} without a reason"
     if code < 0:
