@@ -39,16 +39,26 @@ std::string formats_of(const Artifact& artifact, const Exporter& exporter) {
   return names;
 }
 
-[[noreturn]] void fail_format(int64_t layer, const std::string& format, const Artifact& artifact,
-                              const Exporter& exporter) {
-  std::string way;
+/// Who writes such a layer beside others.
+std::string way_of(const std::string& format) {
   for (const Exporter& other : exporters())
     if (std::ranges::find(other.mixes, format) != other.mixes.end())
-      way = "use '--to " + std::string(other.name) + "', or ";
-  fail("its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " +
-       artifact.quantization.dtype +
-       (exporter.mixes.empty() ? "" : ", which '--to " + std::string(exporter.name) + "' mixes with others") + "; " +
-       way + "evaluate again with --choose " + formats_of(artifact, exporter));
+      return "use '--to " + std::string(other.name) + "', or ";
+  return "no target writes it beside another format; ";
+}
+
+[[noreturn]] void fail_format(int64_t layer, const std::string& format, const Artifact& artifact,
+                              const Exporter& exporter) {
+  const std::string& own = artifact.quantization.dtype;
+  std::string message =
+      "its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " + own;
+  if (!exporter.mixes.empty()) message += ", which '--to " + std::string(exporter.name) + "' mixes with others";
+  if (exporter.name == "vllm")  // compressed-tensors 0.20.1, executed: tests/loaders/check_compressed_tensors.py
+    message +=
+        "; compressed-tensors has one kv_cache_scheme for all layers, its config groups round queries, too, and vLLM "
+        "keeps layers in bf16 alone (--kv-cache-dtype-skip-layers)";
+  message += "; " + way_of(format) + "evaluate again with --choose " + formats_of(artifact, exporter);
+  fail(message);
 }
 
 void check_layers_of(const SavedRecipe& recipe, const Artifact& artifact, const Exporter& exporter) {
