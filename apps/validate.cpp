@@ -138,18 +138,40 @@ Report report_on_statistics(const ValidateFlags& flags, const ValidateInput& inp
   return report;
 }
 
-/// Throws Error for a pack that is not as it was packed; its scale file and evaluation are checked like any.
+/// Whether the pack is as it was packed, and for the model if there is one; nothing for one that is not.
+std::optional<Pack> sound_pack(const std::string& folder, const std::optional<ModelIdentity>& model, Report& report) {
+  report.evaluated({"A07"});
+  try {
+    Pack pack = read_pack(folder);
+    if (model) check_is_for(pack, *model);
+    return pack;
+  } catch (const Error& e) {
+    std::string what = e.what();
+    const std::string own = quoted(folder) + ": ";
+    if (what.starts_with(own)) what.erase(0, own.size());  // the report names the pack
+    report.add("A07", "", what);
+    return std::nullopt;
+  }
+}
+
+/// The scale file and evaluation of a pack are checked like any.
 Validated validated_pack(const ValidateFlags& flags, const std::string& schema) {
   if (!flags.scales.empty() || !flags.statistics.empty())
     fail("validate: --scales and --stats are not for packs, and " + quoted(flags.file) + " is one");
-  const Pack pack = read_pack(flags.file);
   const std::optional<ModelIdentity> model = model_of(flags);
-  if (model) check_is_for(pack, *model);
-  Report report = report_on_scales(flags, ValidateInput(pack.scales().string()), schema);
-  if (pack.has_recipe)
-    report.merge(validate_evaluation(ValidateInput(pack.recipe().string()).text(),
-                                     {model ? &*model : nullptr, pack.scales(), pack.recipe()}),
-                 pack.recipe().string());
+  Report report;
+  const std::optional<Pack> pack = sound_pack(flags.file, model, report);
+  if (!pack) return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
+  const ValidateInput scales(pack->scales().string());
+  report.merge(report_on_scales(flags, scales, schema), pack->scales().string());
+  if (!report.has_errors())
+    if (const Artifact artifact = artifact_from_json(parse_json(scales.text()));
+        artifact.quantization.dtype == "fp8_e4m3")
+      check_at_one(artifact, report);
+  if (pack->has_recipe)
+    report.merge(validate_evaluation(ValidateInput(pack->recipe().string()).text(),
+                                     {model ? &*model : nullptr, pack->scales(), pack->recipe()}),
+                 pack->recipe().string());
   return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
 }
 

@@ -40,6 +40,16 @@ void check_damage(const Artifact& artifact, Report& report);
 /// What is sound, but worth knowing before serving.
 void check_quality(const Artifact& artifact, Report& report);
 
+/// What is wrong with a site whose FP8 cache runs at 1.0, as without scales: the id of a rule, "" for nothing. `max`:
+/// the format's.
+std::string_view fault_at_one(const ArtifactSite& site, double max);
+
+/// What rounding does there, for S28 and S16: "rel 1 of at most 0.125; 0.022 at 0.00048828125".
+std::string text_at_one(const Artifact& artifact, const ArtifactSite& site);
+
+/// Rule S27, of a cache that runs at 1.0 throughout: the layers without fault, and what speaks for it.
+void check_at_one(const Artifact& artifact, Report& report);
+
 /// Against the checkpoint that is to be served.
 void check_model(const Artifact& artifact, const ModelIdentity& model, Report& report);
 

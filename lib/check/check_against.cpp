@@ -25,6 +25,12 @@ struct Measured {
 
 std::string times(double factor) { return number_text(std::round(factor * 100) / 100) + "x"; }
 
+bool has_none(const FolderUnderTest& f) {
+  return f.stored.unlisted.empty() && std::ranges::none_of(f.stored.tensors, [](const StoredScale& s) {
+           return s.owner == StoredScale::Owner::Cache && !s.zero_point;
+         });
+}
+
 /// Share of the values beyond the largest that FP8 holds at this scale, over all heads.
 double clipped_share(const SiteStatistics& s, double limit) {
   uint64_t beyond = 0, all = 0;
@@ -86,6 +92,8 @@ class Comparison {
   void layer(const ArtifactLayer& l, const KvLayout& cache) {
     const StoredScale *key = only(cache, Site::Key), *value = only(cache, Site::Value);
     if (const StoredScale* both = only(cache, Site::KeyAndValue)) key = value = both;
+    n_sites_ += cached_sites(l).size();
+    if (is_judged_at_one(f_, r_) && has_none(f_)) return absent(l, cache);
     if (l.is_mla()) {
       if (key) site(*key, measured(l.latent, cache, CacheSite::Latent));
       return;
@@ -95,12 +103,18 @@ class Comparison {
                    number_text(key->values[0]) + " and " + number_text(value->values[0]), 0, f_.path_of(key->file)});
       return;
     }
-    if (key) site(*key, measured(l.key, cache, CacheSite::Key), is_nvfp4(f_.stored.declaration, key->attention, false));
-    if (value)
-      site(*value, measured(l.value, cache, CacheSite::Value), is_nvfp4(f_.stored.declaration, value->attention, true));
+    if (key) site(*key, measured(l.key, cache, CacheSite::Key), format_of(*key, false));
+    if (value) site(*value, measured(l.value, cache, CacheSite::Value), format_of(*value, true));
   }
 
+  /// Every site of the layers, FP8 and in use.
+  bool all_at_one() const { return n_at_one_ == n_sites_; }
+
  private:
+  std::string format_of(const StoredScale& s, bool is_value) const {
+    return cache_format(f_.stored.declaration, s.attention, is_value);
+  }
+
   /// A positive scale, or one per KV head.
   const StoredScale* only(const KvLayout& cache, Site site) const {
     const auto found = f_.stored.of(cache.cache, site);
@@ -137,14 +151,36 @@ class Comparison {
       add("V06", s, number_text(expected) + " in NVFP4", number_text(scale) + " (" + times(ratio) + ")");
   }
 
-  void site(const StoredScale& s, const Measured& m, bool in_nvfp4 = false) {
-    if (in_nvfp4 && s.values.size() == 1) return global(s, *m.site);
+  void site(const StoredScale& s, const Measured& m, const std::string& format = "fp8") {
+    if (format == "nvfp4" && s.values.size() == 1) return global(s, *m.site);
+    if (m.statistics && format == "fp8" && std::ranges::all_of(s.values, [](float x) { return x == 1; }))
+      return at_one(s.tensor, f_.path_of(s.file), m);
     for (size_t h = 0; h < s.values.size(); ++h) {
       const bool per_head = s.values.size() > 1 && m.site->absmax_per_head.size() == s.values.size();
       const double absmax = per_head ? m.site->absmax_per_head[h] : m.site->absmax;
       if (value(s, s.values[h], absmax, m)) return;
     }
     different(s, *m.site);
+  }
+
+  /// Of a folder without scales.
+  void absent(const ArtifactLayer& l, const KvLayout& cache) {
+    const std::string module = module_name(f_.stored.tensor_prefix, cache), file = f_.path_of("config.json");
+    for (const NamedSite& s : cached_sites(l)) {
+      const CacheSite kind = l.is_mla() ? CacheSite::Latent : s.site == &l.value ? CacheSite::Value : CacheSite::Key;
+      at_one(module + " " + s.name, file, measured(*s.site, cache, kind));
+    }
+  }
+
+  /// What 1.0 does was measured: nothing is guessed from the number.
+  void at_one(const std::string& place, const std::string& file, const Measured& m) {
+    ++n_at_one_;
+    const std::string rule(fault_at_one(*m.site, max_));
+    if (rule.empty() || (rule == "S16" && m.site->scale == 1)) return;  // that is said of the statistics themselves
+    const bool by_range = rule == "S14" || rule == "S15";
+    report_.add({rule, place, std::string(rule_named(rule).meaning),
+                 by_range ? "at least " + number_text(m.site->absmax / max_) : "",
+                 by_range ? damage(1, m.site->absmax, m) : text_at_one(r_.artifact, *m.site), 0, file});
   }
 
   /// True when something was found.
@@ -201,6 +237,7 @@ class Comparison {
   const Reference& r_;
   double max_;
   Report& report_;
+  size_t n_sites_ = 0, n_at_one_ = 0;
 };
 
 void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
@@ -222,10 +259,19 @@ void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report)
 
 }  // namespace
 
+bool is_judged_at_one(const FolderUnderTest& f, const Reference& reference) {
+  return reference.statistics && f.stored.declaration.declares_cache() &&
+         std::ranges::all_of(f.spec.caches, [&](const KvLayout& cache) {
+           const std::string module = module_name(f.stored.tensor_prefix, cache);
+           return cache_format(f.stored.declaration, module, false) == "fp8" &&
+                  cache_format(f.stored.declaration, module, true) == "fp8";
+         });
+}
+
 void check_against(const FolderUnderTest& f, const Reference& reference, Report& report) {
   report.evaluated({"C06", "C19", "K08", "S09", "S10", "S11", "S13", "S14", "S15"});
   if (reference.statistics) {
-    report.evaluated({"S16"});
+    report.evaluated({"S16", "S28"});
   } else {
     report.evaluated({"V06", "V09"});
     check_presence(f, reference.artifact, report);
@@ -235,6 +281,7 @@ void check_against(const FolderUnderTest& f, const Reference& reference, Report&
   for (const auto& [l, path] : listed_layers(reference.artifact))
     for (const KvLayout& cache : f.spec.caches)
       if (cache.layer == l.index && cache.is_mla() == l.is_mla()) comparison.layer(l, cache);
+  if (reference.statistics && comparison.all_at_one()) check_at_one(reference.artifact, report);
 }
 
 }  // namespace kvcal

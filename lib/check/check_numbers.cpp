@@ -81,7 +81,7 @@ void check_layer(const Json& layer, const std::string& path, Report& report) {
   check_pair(layer, path, report);
 }
 
-void check_server_block(const Json& document, Report& report) {
+void check_server_scales(const Json& document, Report& report) {
   std::string path;
   const Json* here = &document;
   for (const char* key : {"kv_cache", "scaling_factor", "0"}) {
@@ -101,7 +101,7 @@ void check_numbers(const Json& document, Report& report) {
   if (const Json* layers = find_member(document, "layers"); layers && layers->is_array())
     for (size_t i = 0; i < layers->size(); ++i)
       if ((*layers)[i].is_object()) check_layer((*layers)[i], "layers[" + std::to_string(i) + "]", report);
-  check_server_block(document, report);
+  check_server_scales(document, report);
 }
 
 }  // namespace kvcal

@@ -41,7 +41,7 @@ std::optional<FoldMark> check_fold(const Checkpoint& checkpoint, Report& report)
 void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report);
 
 /// The set of layers: each cache has one key and one value, nothing else has any. `needs_none`: it is known that 1.0,
-/// as a server has it without scales, is what was measured.
+/// as a server has it without scales, is what was measured, or check_against() says of each layer what it does.
 void check_stored_layers(const FolderUnderTest& f, bool needs_none, Report& report);
 
 /// What a config.json says about the KV cache; `folder` is where it is.
@@ -71,6 +71,10 @@ void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report);
 
 /// What each server makes of it.
 void check_servers(const FolderUnderTest& f, Report& report);
+
+/// Whether check_against() says what 1.0 does to a folder without scales: it declares FP8 caches, and there are
+/// statistics.
+bool is_judged_at_one(const FolderUnderTest& f, const Reference& reference);
 
 /// Against what was measured.
 void check_against(const FolderUnderTest& f, const Reference& reference, Report& report);

@@ -199,13 +199,21 @@ std::string scheme_text(const Json& scheme, const char* key) {
   return member->is_string() ? member->get<std::string>() : member->dump();
 }
 
-bool is_nvfp4(const KvDeclaration& d, const std::string& module, bool values) {
-  std::string algorithm = d.is_modelopt() ? modelopt_cache(d) : "";
+std::string cache_format(const KvDeclaration& d, const std::string& module, bool values) {
+  std::string said = "fp8";
   if (d.list) {
     const auto listed = d.list->modules.find(module);
-    algorithm = listed == d.list->modules.end() ? "" : lower_case(listed->second);
+    said = listed == d.list->modules.end() ? "" : lower_case(listed->second);
+  } else if (d.declares_cache() && d.is_modelopt()) {
+    said = modelopt_cache(d);
+  } else if (d.scheme && d.scheme->is_object()) {
+    said = is_float8(*d.scheme)       ? "fp8"
+           : is_float(*d.scheme, "4") ? "nvfp4"
+                                      : "int" + scheme_text(*d.scheme, "num_bits");
   }
-  return algorithm.starts_with("nvfp4") || (values && algorithm == "fp8_k_nvfp4_v");
+  if (said == "fp8_k_nvfp4_v") return values ? "nvfp4" : "fp8";
+  if (said.starts_with("nvfp4")) return "nvfp4";
+  return said == "fp8" || said == "int8" ? said : "";
 }
 
 KvCarrier carrier_of(const KvDeclaration& d, ServerKind server) {

@@ -42,8 +42,9 @@ struct KvDeclaration {
   bool declares_cache() const { return scheme.has_value() || !algorithm.empty(); }
 };
 
-/// Whether the keys or values of a module are stored in NVFP4, and its scale is of block scales.
-bool is_nvfp4(const KvDeclaration& declaration, const std::string& module, bool values);
+/// What the keys or values of a module are stored in: "fp8", also where nothing is said, as with --kv-cache-dtype fp8;
+/// "int8"; "nvfp4", whose scale is one of block scales; "" for 16 bits, and for what is not known.
+std::string cache_format(const KvDeclaration& declaration, const std::string& module, bool values);
 
 /// Reads quantization_config of config.json (or of its text_config), else hf_quant_config.json beside it. What is of a
 /// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error, and patterns of

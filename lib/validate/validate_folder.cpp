@@ -43,11 +43,15 @@ bool is_measured(const fs::path& folder, const FolderChecks& checks) {
   return !checks.scales.empty() || !checks.statistics.empty() || read_record(folder).has_value();
 }
 
+/// Of files that are neither checkpoints nor scale files.
+bool is_of_other_files(const Rule& rule) {
+  return rule.needs == "a statistics file" || rule.needs == "an evaluation" || rule.needs == "a pack";
+}
+
 /// Without its record it cannot be told what was measured on this model.
 void explain_unknown(Report& report) {
   for (const Rule& rule : rules())
-    if (rule.needs != "a statistics file" && rule.needs != "an evaluation")
-      report.not_evaluated({rule.id}, "the record of the fold is broken");
+    if (!is_of_other_files(rule)) report.not_evaluated({rule.id}, "the record of the fold is broken");
 }
 
 /// Rules of scale files were not looked at where none was given.
@@ -60,8 +64,7 @@ void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report)
   if (compares && !is_known) explain_unknown(report);
   if (compares) return;
   for (const Rule& rule : rules())
-    if ((rule.needs != "a statistics file" && rule.needs != "an evaluation") || rule.id == "C19")
-      report.not_evaluated({rule.id}, "needs --scales or --stats");
+    if (!is_of_other_files(rule) || rule.id == "C19") report.not_evaluated({rule.id}, "needs --scales or --stats");
 }
 
 }  // namespace
@@ -80,7 +83,8 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
   const std::optional<Reference> reference =
       is_known ? reference_of(checks, folder, schema, result.report) : std::nullopt;
   check_stored_numbers(f, is_measured(folder, checks), result.report);
-  check_stored_layers(f, reference && serves_as_it_is(reference->artifact), result.report);
+  check_stored_layers(f, reference && (serves_as_it_is(reference->artifact) || is_judged_at_one(f, *reference)),
+                      result.report);
   check_declaration(f, result.report);
   check_key_bias(f, result.report);
   if (checks.n_ranks > 0) check_ranks(f, checks.n_ranks, result.report);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -215,6 +216,67 @@ TEST(ValidateFolder, ComparesWithWhatWasMeasured) {
   }
 }
 
+/// As ModelOpt's fp8_cast leaves a cache; with or without the scales of 1.0 written out.
+struct AtOne : Compared {
+  explicit AtOne(bool has_scales = true) {
+    for (StoredScale& s : stored.tensors) s.values = {1};
+    if (!has_scales) stored.tensors.clear();
+    stored.declaration.method = "modelopt";
+    stored.declaration.scheme = Json{{"num_bits", 8}, {"type", "float"}, {"dynamic", false}};
+    for (ArtifactLayer& l : artifact.layers)  // safe
+      for (ArtifactSite* site : {&l.key, &l.value}) {
+        site->absmax = 10;
+        site->assessment.scale = ScaleNeed::Any;
+        site->assessment.at_one.fitness = Fitness::Fine;
+      }
+  }
+  Report judged() {
+    const Checkpoint checkpoint = Checkpoint::open(folder / "model");
+    Report report;
+    check_against({checkpoint, spec, stored, {}}, {artifact, statistics}, report);
+    return report;
+  }
+};
+
+TEST(ValidateFolder, SaysOfEachLayerWhetherOneIsSafe) {
+  struct Case {
+    const char* name;
+    Ids expected;
+    std::function<void(ArtifactSite&)> change;
+  };
+  const std::vector<Case> cases = {
+      {"safe", {"S27"}, [](ArtifactSite&) {}},
+      {"one clipped", {"S14", "S27"}, [](ArtifactSite& s) { s.absmax = 448.5F; }},
+      {"the largest number", {"S15", "S27"}, [](ArtifactSite& s) { s.absmax = 448; }},
+      {"one worse", {"S27", "S28"}, [](ArtifactSite& s) { s.assessment.scale = ScaleNeed::Needed; }},
+      {"one ruined at any scale", {"S16", "S27"}, [](ArtifactSite& s) {
+         s.assessment.at_one.fitness = Fitness::Keep16;
+         s.scale = 0.5F;
+       }}};
+  for (const Case& c : cases)
+    for (const bool has_scales : {true, false}) {
+      AtOne at_one(has_scales);
+      c.change(at_one.artifact.layers[1].value);
+      const Report report = at_one.judged();
+      EXPECT_EQ(ids_of(report), c.expected) << c.name << has_scales << "\n" << shown(report);
+      const auto note = std::ranges::find(report.findings, "S27", &Finding::rule);
+      EXPECT_EQ(note->what.starts_with("the whole cache"), c.expected.size() == 1) << c.name << note->what;
+    }
+}
+
+TEST(ValidateFolder, DoesNotCallSafeWhatItDoesNotKnow) {
+  const auto ids = [](bool has_scales, const std::function<void(AtOne&)>& change) {
+    AtOne at_one(has_scales);
+    change(at_one);
+    return ids_of(at_one.judged());
+  };
+  EXPECT_EQ(ids(false, [](AtOne& a) { a.stored.declaration = {}; }), Ids{});  // in 16 bits, as far as is known
+  EXPECT_EQ(ids(false, [](AtOne& a) { a.stored.declaration.scheme = "NVFP4"; }), Ids{});
+  EXPECT_EQ(ids(false, [](AtOne& a) { (*a.stored.declaration.scheme)["type"] = "int"; }), Ids{});
+  EXPECT_EQ(ids(true, [](AtOne& a) { a.stored.tensors[2].values = {std::nanf("")}; }), Ids{});  // that is S01
+  EXPECT_EQ(ids(true, [](AtOne& a) { a.stored.tensors.pop_back(); }), Ids{});
+}
+
 TEST(ValidateFolder, NothingOfTheScaleFileIsAnError) {
   Compared compared;
   const Checkpoint checkpoint = Checkpoint::open(compared.folder / "model");
@@ -306,8 +368,8 @@ TEST(ValidateFolder, HasACaseForEveryRuleOfFolders) {
   for (const ComparedCase& c : compared_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const Rule& rule : rules())
     EXPECT_TRUE(rule.needs.empty() || rule.needs == "--model" || rule.needs == "a statistics file" ||
-                rule.needs == "an evaluation" || rule.needs == "--tp" || rule.needs.starts_with("at least") ||
-                seen.contains(std::string(rule.id)))
+                rule.needs == "an evaluation" || rule.needs == "a pack" || rule.needs == "--tp" ||
+                rule.needs.starts_with("at least") || seen.contains(std::string(rule.id)))
         << rule.id;
 }
 
