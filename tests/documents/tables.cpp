@@ -12,6 +12,7 @@ std::span<const Table> tables() {
                                          Table{"docs/models.md", "served classes", table_of_served_classes},
                                          Table{"docs/models.md", "downloads", table_of_downloads},
                                          Table{"docs/models.md", "weight formats", table_of_weight_formats},
+                                         Table{"docs/servers.md", "exports", table_of_exports},
                                          Table{"docs/servers.md", "servers", table_of_servers}};
   return kTables;
 }

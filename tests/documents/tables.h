@@ -17,6 +17,7 @@ struct Table {
 std::span<const Table> tables();
 
 std::string table_of_downloads();
+std::string table_of_exports();
 std::string table_of_includes();
 std::string table_of_models();
 std::string table_of_served_classes();
