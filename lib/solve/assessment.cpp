@@ -138,7 +138,8 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
 }
 
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
-  if (at_scale.severity > kLost) return ScaleNeed::Any;
+  // What no row of the sample shows is not lost beyond doubt.
+  if (at_scale.severity > kLost && at_scale.decided_by != Figure::KlUnseen) return ScaleNeed::Any;
   return at_one.severity > std::max(kFelt, kClearlyLarger * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 

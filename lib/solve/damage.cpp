@@ -35,7 +35,10 @@ double flushed_tokens(const HeadStatistics& head, const NumberFormat& format, do
 }
 
 // An offset is most of what is rounded where without it the change is more than that many times as large.
-constexpr double kOffset = 2;
+constexpr double kOffset = 1.5;
+
+// Of the output's square: bfloat16 keeps no less of what varies than 2^-9 of the whole, with nothing rounded.
+constexpr double kLeastVarying = 0x1p-18;
 
 /// Numerators and denominators of PredictedDamage::rel.
 struct Change {
@@ -51,7 +54,7 @@ struct Change {
   /// Of what varies within populations, where offsets are most of them; else 0.
   double varying() const {
     const PopulationErrors& p = of_populations;
-    const double around_means = share(p.varying_error, p.variance);
+    const double around_means = share(p.varying_error, std::max(p.variance, kLeastVarying * p.energy));
     return around_means > kOffset * share(p.error, p.energy) ? around_means : 0.0;
   }
   static double share(double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; }

@@ -19,13 +19,13 @@ constexpr int kFurthest = 8;
 // Up to a nat the KL of weights goes with the square of the noise. Beyond, the logits with most noise do not decide.
 constexpr double kSaturated = 1;
 
-/// What was tried in place of the scales of all heads, or of each.
+/// What was tried in place of the scales of all heads, or of each. Between two rungs figures lie between theirs.
 struct Trial {
   SampleFormat format;
-  std::vector<int> rungs;
+  std::vector<double> rungs;
   bool on_same_grid;  // as the scales: uniform ones, and E4M3's at powers of two
 
-  std::optional<int> common() const {
+  std::optional<double> common() const {
     const bool alike = std::ranges::adjacent_find(rungs, std::not_equal_to()) == rungs.end();
     return alike ? std::optional(rungs[0]) : std::nullopt;
   }
@@ -43,10 +43,24 @@ const NumberFormat& format_of(SampleFormat tried) {
   return number_format(tried == SampleFormat::Int8 ? "int8" : "fp8_e4m3");
 }
 
-/// log2 of the scale at which the format that was tried rounds like the given one: their ranges lie alike, so that a
-/// power of two stays one.
+/// The rung at which the format that was tried rounds like the given one at a scale: their ranges lie alike, so that a
+/// power of two stays one. Other scales lie between two rungs as they lie between the two powers.
 double place_of(const NumberFormat& format, SampleFormat tried, float scale) {
-  return std::log2(static_cast<double>(scale) * format.smallest_subnormal / format_of(tried).smallest_subnormal);
+  int exponent = 0;
+  const double ratio = format.smallest_subnormal / format_of(tried).smallest_subnormal;
+  const double fraction = std::frexp(static_cast<double>(scale) * ratio, &exponent);
+  return exponent - 1 + (2 * fraction - 1);
+}
+
+float scale_at(double rung) {
+  const double below = std::floor(rung);
+  return static_cast<float>(std::ldexp(1 + rung - below, static_cast<int>(below)));
+}
+
+/// Of two figures, which are squares of errors, what is that share of the way from the first error to the second.
+double mean_between(double low, double high, double share) {
+  const double error = std::sqrt(low) + share * (std::sqrt(high) - std::sqrt(low));
+  return error * error;
 }
 
 /// Over readers and heads.
@@ -63,21 +77,21 @@ class Samples {
   /// None where it was not measured, or some head was tried at its rung for too few tokens. Every row is tried at 1.0.
   template <class RungOf>
   std::optional<Worst> worst(SampledFigure figure, RungOf rung_of) const {
-    constexpr double kEnoughTokens = 0.9;
     std::optional<Worst> worst;
     for (const SampledSum& at_one : sums_) {
       if (at_one.figure != figure || at_one.format != format_ || at_one.rung != kRungOfOne) continue;
-      const SampledSum* sum = at(at_one, rung_of(at_one.head));
-      if (!sum || static_cast<double>(sum->tokens) < kEnoughTokens * static_cast<double>(at_one.tokens))
-        return std::nullopt;
-      if (!worst) worst = {0, sum->rows};
-      worst = {std::max(worst->mean, mean_of(*sum)), std::min(worst->rows, sum->rows)};
+      const double rung = rung_of(at_one.head), below = std::floor(rung);
+      const SampledSum *low = at(at_one, below), *high = at(at_one, std::ceil(rung));
+      if (!low || !high) return std::nullopt;
+      if (!worst) worst = {0, low->rows};
+      const double mean = low == high ? mean_of(*low) : mean_between(mean_of(*low), mean_of(*high), rung - below);
+      worst = {std::max(worst->mean, mean), std::min({worst->rows, low->rows, high->rows})};
     }
     return worst;
   }
 
   /// With all heads at one rung; none without.
-  std::optional<double> mean(SampledFigure figure, std::optional<int> rung) const {
+  std::optional<double> mean(SampledFigure figure, std::optional<double> rung) const {
     const auto found = rung ? worst(figure, [&](int32_t) { return *rung; }) : std::nullopt;
     return found ? std::optional(found->mean) : std::nullopt;
   }
@@ -91,10 +105,14 @@ class Samples {
   }
 
  private:
-  const SampledSum* at(SampledSum key, int rung) const {
-    key.rung = rung;
+  /// Null where it was not tried, or for too few tokens.
+  const SampledSum* at(const SampledSum& at_one, double rung) const {
+    constexpr double kEnoughTokens = 0.9;
+    SampledSum key = at_one;
+    key.rung = static_cast<int32_t>(rung);
     const auto found = std::ranges::lower_bound(sums_, key.key(), {}, &SampledSum::key);
-    return found != sums_.end() && found->key() == key.key() ? &*found : nullptr;
+    if (found == sums_.end() || found->key() != key.key()) return nullptr;
+    return static_cast<double>(found->tokens) < kEnoughTokens * static_cast<double>(at_one.tokens) ? nullptr : &*found;
   }
 
   std::span<const SampledSum> sums_;
@@ -102,7 +120,7 @@ class Samples {
 };
 
 /// What keys and values of a site add to it.
-std::optional<double> stream_change(const Samples& samples, std::optional<int> rung) {
+std::optional<double> stream_change(const Samples& samples, std::optional<double> rung) {
   const auto keys = samples.mean(SampledFigure::KeyStreamChange, rung);
   const auto values = samples.mean(SampledFigure::ValueStreamChange, rung);
   return keys || values ? std::optional(keys.value_or(0) + values.value_or(0)) : std::nullopt;
@@ -134,7 +152,7 @@ std::optional<double> change_by_weights(const CacheStatistics& cache, CacheSite 
 
 PredictedDamage predict_at(const CacheStatistics& cache, CacheSite site, const Trial& trial) {
   std::vector<float> scales;
-  for (const int rung : trial.rungs) scales.push_back(scale_of_rung(rung));
+  for (const double rung : trial.rungs) scales.push_back(scale_at(rung));
   return predict_damage(cache, site, format_of(trial.format), scales);
 }
 
@@ -162,8 +180,7 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
   SampledDamage damage;
   damage.on_stream = stream_change(samples, trial.common());
   const PredictedDamage at_rungs = predict_at(cache, site, trial);
-  // Rungs that clip say nothing of scales that do not; nor, of what meets logits, those that do not of scales that
-  // clip, which may take what queries look at. Of values the ratio below has it.
+  // Of values the ratio below has what clips.
   if (at_rungs.clips != predicted.clips && (at_rungs.clips || meets_logits)) return std::nullopt;
   if (meets_logits) {
     // A query whose logits move by nats may lose the key that it looked at: it then costs as many nats. Each query is
@@ -188,12 +205,12 @@ bool is_power_of_two(float scale) {
   return std::frexp(scale, &exponent) == 0.5f;
 }
 
-/// The powers of two nearest to scales that clip; where they clip nothing, those that do not either.
-Trial trial_for(const NumberFormat& format, SampleFormat tried, std::span<const float> scales, bool clips) {
+/// The next powers of two; scales that clip what meets logits lie between two.
+Trial trial_for(const NumberFormat& format, SampleFormat tried, std::span<const float> scales, bool between) {
   Trial trial{tried, {}, tried == SampleFormat::Int8 || std::ranges::all_of(scales, is_power_of_two)};
   for (const float scale : scales) {
     const double place = place_of(format, tried, scale);
-    trial.rungs.push_back(static_cast<int>(clips ? std::round(place) : std::ceil(place)));
+    trial.rungs.push_back(between ? place : std::ceil(place));
   }
   return trial;
 }
@@ -215,13 +232,13 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   const std::optional<SampleFormat> tried = tried_as(format);
   const bool by_channel = scales.size() > s.heads.size();  // no rung has scales of channels
   if (s.sampled.empty() || !tried || by_channel) return std::nullopt;
-  Trial trial = trial_for(format, *tried, scales, predicted.clips);
+  Trial trial = trial_for(format, *tried, scales, predicted.clips && site != CacheSite::Value);
   for (int below = 0; below <= kFurthest; ++below) {
     if (auto damage = damage_of(cache, site, trial, predicted)) {
       if (below > 0) damage->on_stream.reset();  // would be of that rung
       return damage;
     }
-    for (int& rung : trial.rungs) --rung;
+    for (double& rung : trial.rungs) --rung;
   }
   return std::nullopt;
 }

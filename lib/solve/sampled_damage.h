@@ -20,10 +20,10 @@ struct SampledDamage {
 };
 
 /// Measured at the scales where they are powers of two that were tried for nine in ten of the sampled rows' tokens, as
-/// E4M3's default ones mostly are. Else at the next larger power of two, at the nearest that clips, too, for scales
-/// that clip, or at one of those below, and multiplied by what statistics predict of the ratio; without `on_stream`
-/// there. None where nothing was tried in the format (E4M3 stands for its sibling with another bias) or near, and for
-/// scales of channels. `scales` as in assess(). `predicted`: at these.
+/// E4M3's default ones mostly are; between two of those for scales that clip. Else at the next larger power of two, or
+/// at one of those below, and multiplied by what statistics predict of the ratio; without `on_stream` there. None where
+/// nothing was tried in the format (E4M3 stands for its sibling with another bias) or near, and for scales of channels.
+/// `scales` as in assess(). `predicted`: at these.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales, const PredictedDamage& predicted);
 

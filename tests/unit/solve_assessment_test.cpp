@@ -256,6 +256,9 @@ TEST(Assessment, NeededWhereOneIsClearlyWorse) {
   EXPECT_EQ(need(0.01, 0.03), ScaleNeed::Any) << "neither is felt";
   EXPECT_EQ(need(0.3, 0.6), ScaleNeed::Needed) << "though it does not suffice";
   EXPECT_EQ(need(0.5, 1.0), ScaleNeed::Any) << "all is lost at both";
+  DamageAtScale unseen = measured(0, 0.03);
+  unseen.severity = 6, unseen.decided_by = Figure::KlUnseen;
+  EXPECT_EQ(scale_need(unseen, measured(0, 3)), ScaleNeed::Needed) << "no row shows that the scale has lost it";
 }
 
 TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {

@@ -235,6 +235,15 @@ UNTRIED = [
        q=table(1, *each_head(4, 64, 7, set=.9), *each_head(4, 64, 30, set=0.0)),
        runs=[percentile(99.95), {**FNUZ, "policy": "percentile", "percentile": 99.95}]),
     drawn("q_rows_beyond", "few queries change what they look at: the mean KL of those sampled is a quarter of that of all", ["query"], 203, 12),
+    drawn("k_clipped_between_rungs", "a scale that clips what queries look at, halfway between a power of two that hardly does and one that ruins all",
+          K, 501, 11),
+    drawn("v_offset_averaged", "by counts what varies changes less than twice as much as the whole; attention averages all away but an offset", V, 501, 98),
+    drawn("v_nothing_varies", "the output is one constant, to the last bit of bfloat16, and a ten thousandth of it varies", V, 502, 35),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST + SHARED + UNTRIED
+UNSEEN = drawn("q_unseen_is_not_lost", "few queries see all others drown beside a large channel; 1.0 loses every one", ["query"], 502, 70)
+for change in UNSEEN["tables"]["v"]["edits"]:
+    if "add" in change:
+        change["add"] = 6.5
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST + SHARED + UNTRIED + [UNSEEN]
