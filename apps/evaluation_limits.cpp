@@ -46,10 +46,11 @@ std::optional<int64_t> more_prompts(const Estimate& found, double limit, const P
   // An interval narrows with the root of the number; Wilson's of a share of 1 with the odds of its end.
   const bool is_all = found.value == 1 && high == 1;
   const double times = is_all ? (1 - low) / low * limit / (1 - limit) : ratio * ratio;
-  // Next to the limit the figure's own error decides what this gives: by chance it could be any number.
-  const double most = is_all ? 1e6 : 25;
-  if (!(times < most)) return std::nullopt;
   const auto n = static_cast<double>(groups.prompts.size());
+  // Next to the limit the figure's own error decides what this gives: by chance it could be any number. And an interval
+  // that ends at 1 was cut there.
+  const bool is_cut = high == 1 && limit > found.value;
+  if (!(is_all ? times * n < 1e6 : times < 25 && !is_cut)) return std::nullopt;
   return std::max<int64_t>(1, static_cast<int64_t>(two_digits(n * times - n)));
 }
 

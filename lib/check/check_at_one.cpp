@@ -8,12 +8,32 @@
 namespace kvcal {
 namespace {
 
+/// Noise and flushed tokens are always predicted.
+bool is_measured(const DamageAtScale& damage) {
+  return damage.by == Basis::Attention && damage.decided_by != Figure::Noise &&
+         damage.decided_by != Figure::FlushedTokens;
+}
+
 /// "rel 0.026 of at most 0.125, measured"
 std::string figure_of(const DamageAtScale& damage, const AssessmentLimits& limits) {
   const std::optional<double> value = deciding_value(damage), limit = limit_of(limits, damage.decided_by);
   return std::string(name_of(damage.decided_by)) + (value ? " " + formatted("%.3g", *value) : "") +
          (limit ? " of at most " + formatted("%.3g", *limit) : "") +
-         (damage.by == Basis::Attention ? ", measured" : ", predicted");
+         (is_measured(damage) ? ", measured" : ", predicted");
+}
+
+/// "all measured layers are fine at 1.0", "layer(s) 0-2, mtp are fine at 1.0"
+std::string safe_text(const Artifact& artifact, const std::vector<const ArtifactLayer*>& safe) {
+  if (safe.size() == listed_layers(artifact).size()) return "all measured layers are fine at 1.0";
+  std::vector<int64_t> numbers;
+  bool mtp = false;
+  for (const ArtifactLayer* layer : safe)
+    if (artifact.model.is_mtp(layer->index))
+      mtp = true;
+    else
+      numbers.push_back(layer->index);
+  const std::string beside = numbers.empty() || !mtp ? "" : ", ";
+  return "fine at 1.0: layer(s) " + (numbers.empty() ? "" : ranges_text(numbers)) + beside + (mtp ? "mtp" : "");
 }
 
 }  // namespace
@@ -29,13 +49,15 @@ std::string text_at_one(const Artifact& artifact, const ArtifactSite& site) {
   const AssessmentLimits& limits = artifact.quantization.limits;
   const Assessment& a = site.assessment;
   std::string text = figure_of(a.at_one, limits);
-  if (a.scale == ScaleNeed::Needed) text += "; at " + number_text(site.scale) + " " + figure_of(a.at_scale, limits);
+  if (a.scale == ScaleNeed::Needed && a.at_scale.severity > 0)
+    text += "; " + formatted("%.3g", a.at_one.severity / a.at_scale.severity) + " times the error at " +
+            number_text(site.scale);
   return text;
 }
 
 void check_at_one(const Artifact& artifact, Report& report) {
   report.evaluated({"S27"});
-  std::vector<int64_t> safe;
+  std::vector<const ArtifactLayer*> safe;
   std::string worst_place;
   const ArtifactSite* worst = nullptr;
   for (const auto& [layer, path] : listed_layers(artifact)) {
@@ -43,8 +65,9 @@ void check_at_one(const Artifact& artifact, Report& report) {
     const auto is_harmed = [&](const NamedSite& s) {
       return !fault_at_one(*s.site, artifact.quantization.max).empty();
     };
-    if (std::ranges::any_of(sites, is_harmed)) continue;
-    safe.push_back(layer.index);
+    const auto is_judged = [](const NamedSite& s) { return deciding_value(s.site->assessment.at_one).has_value(); };
+    if (std::ranges::any_of(sites, is_harmed) || !std::ranges::all_of(sites, is_judged)) continue;
+    safe.push_back(&layer);
     for (const NamedSite& s : sites) {
       if (worst && s.site->assessment.at_one.severity <= worst->assessment.at_one.severity) continue;
       worst = s.site;
@@ -52,10 +75,9 @@ void check_at_one(const Artifact& artifact, Report& report) {
     }
   }
   if (!worst) return;
-  const bool all = safe.size() == listed_layers(artifact).size();
   report.add(
-      "S27", "", all ? "the whole cache is fine at 1.0" : "the cache is fine at 1.0 in layer(s) " + ranges_text(safe),
-      "", "most changed is " + worst_place + ", " + figure_of(worst->assessment.at_one, artifact.quantization.limits));
+      "S27", "", safe_text(artifact, safe), "",
+      "most changed is " + worst_place + ", " + figure_of(worst->assessment.at_one, artifact.quantization.limits));
 }
 
 }  // namespace kvcal

@@ -34,6 +34,7 @@ constexpr std::string_view kAgain = "calibrate or solve again; do not edit scale
 constexpr std::string_view kWhole = "make the file again; do not edit it by hand";
 constexpr std::string_view kOwn = "use what was measured on this checkpoint";
 constexpr std::string_view kModel = "--model";
+constexpr std::string_view kAtOne = "a checkpoint with --stats";
 constexpr std::string_view kFolder = "a checkpoint folder as FILE";
 constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
@@ -50,7 +51,7 @@ inline constexpr std::array kRules = {
          ""},
     Rule{"A06", Error, "contradicts itself and cannot be read", kWhole, ""},
     Rule{"A07", Error, "not the pack that was packed, or one for another model",
-         "download the pack again, and check the signature of SHA256SUMS", "a pack"},
+         "get the pack again and check who signed it, or give the model that it is for", "a pack"},
     Rule{"C01", Error, "the key bias alone is clipped at this scale", "calibrate; keep the cache in BF16 if in doubt",
          kFolder},
     Rule{"C02", Error, "a key bias above 100, which drowns the other channels at any scale", kKeep, kFolder},
@@ -167,9 +168,9 @@ inline constexpr std::array kRules = {
          "only matters if |q| exceeds 448 or is tiny", kFolder},
     Rule{"S26", Error, "a scale that no 16-bit value needs", kCompare, kFolder},
     Rule{"S27", Note, "1.0 is safe here: no scale made for these layers would be clearly better",
-         "nothing: serve it with an FP8 cache as it is", "a statistics file"},
+         "nothing: these layers need no scales", kAtOne},
     Rule{"S28", Error, "1.0 is clearly worse for the layer's attention than a scale made for it",
-         "export the scales of the statistics: kvcal solve, kvcal export", "a statistics file"},
+         "export the scales of the statistics: kvcal solve, kvcal export", kAtOne},
     Rule{"T01", Error, "not a readable statistics file", "copy the file again, or calibrate again",
          "a statistics file"},
     Rule{"T02", Error, "no scales can be solved from the statistics", "merge all shards, or calibrate again",

@@ -66,7 +66,9 @@ Found mtp_stops(const Facts& f) {
 
 Found reused_state(const Facts& f) {
   const bool asked = f.flag("enable-prefix-caching") != nullptr;
-  return asked && drafts(f) ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"}) : Found{};
+  return asked && f.keeps_prefixes() == Trait::Yes && drafts(f)
+             ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"})
+             : Found{};
 }
 
 // Most who serve a hybrid with drafts have this and sound answers: a note, which blames nothing.

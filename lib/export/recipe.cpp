@@ -55,8 +55,8 @@ std::string way_of(const std::string& format) {
   if (!exporter.mixes.empty()) message += ", which '--to " + std::string(exporter.name) + "' mixes with others";
   if (exporter.name == "vllm")  // compressed-tensors 0.20.1, executed: tests/loaders/check_compressed_tensors.py
     message +=
-        "; compressed-tensors has one kv_cache_scheme for all layers, its config groups round queries, too, and vLLM "
-        "keeps layers in bf16 alone (--kv-cache-dtype-skip-layers)";
+        "; compressed-tensors has one kv_cache_scheme for all layers, since its config groups round queries, too, and "
+        "vLLM can exempt layers from it only by keeping them in bf16 (--kv-cache-dtype-skip-layers)";
   message += "; " + way_of(format) + "evaluate again with --choose " + formats_of(artifact, exporter);
   fail(message);
 }

@@ -119,6 +119,18 @@ std::string modelopt_cache(const KvDeclaration& d) {
   return lower_case(word.empty() ? d.algorithm : word);
 }
 
+/// Of every cache, with static scales: "fp8", "nvfp4", "int8", or another word; "" where none of them is said.
+std::string declared_format(const KvDeclaration& d) {
+  if (d.is_modelopt()) return modelopt_cache(d);
+  if (d.scheme && d.scheme->is_object()) {
+    if (flag_is(*d.scheme, "dynamic", true)) return "";
+    if (is_float8(*d.scheme)) return "fp8";
+    return is_float(*d.scheme, "4") ? "nvfp4" : "int" + scheme_text(*d.scheme, "num_bits");
+  }
+  const std::string word = lower_case(d.scheme ? d.scheme->get<std::string>() : d.algorithm);
+  return word == "fp8_e4m3" ? "fp8" : word;
+}
+
 /// The same as SGLang's ModelOpt classes have it: an object counts whether it is static or not, a word instead of one
 /// with weights of NVFP4 alone.
 std::string modelopt_cache_of_sglang(const KvDeclaration& d) {
@@ -200,16 +212,10 @@ std::string scheme_text(const Json& scheme, const char* key) {
 }
 
 std::string cache_format(const KvDeclaration& d, const std::string& module, bool values) {
-  std::string said = "fp8";
+  std::string said = d.declares_cache() ? declared_format(d) : "fp8";
   if (d.list) {
     const auto listed = d.list->modules.find(module);
     said = listed == d.list->modules.end() ? "" : lower_case(listed->second);
-  } else if (d.declares_cache() && d.is_modelopt()) {
-    said = modelopt_cache(d);
-  } else if (d.scheme && d.scheme->is_object()) {
-    said = is_float8(*d.scheme)       ? "fp8"
-           : is_float(*d.scheme, "4") ? "nvfp4"
-                                      : "int" + scheme_text(*d.scheme, "num_bits");
   }
   if (said == "fp8_k_nvfp4_v") return values ? "nvfp4" : "fp8";
   if (said.starts_with("nvfp4")) return "nvfp4";

@@ -26,9 +26,10 @@ std::optional<Reference> reference_of(const FolderChecks& checks, const fs::path
     r.statistics = read_statistics(checks.statistics);
     check_rotation(*r.statistics, report);
     r.artifact = make_artifact(*r.statistics, solve(*r.statistics, {}));
-    report.merge(validate_artifact(artifact_text(r.artifact), schema, &model), checks.statistics.string());
+    const Report own = validate_artifact(artifact_text(r.artifact), schema, &model);
+    report.merge(own, checks.statistics.string());
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
-    return r;
+    return own.has_errors() ? std::nullopt : std::optional(std::move(r));
   }
   expect_kind(FileKind::ScaleFile, kExpectedScales, checks.scales);
   const std::string text = read_file(checks.scales, kMostArtifactBytes);
@@ -45,7 +46,8 @@ bool is_measured(const fs::path& folder, const FolderChecks& checks) {
 
 /// Of files that are neither checkpoints nor scale files.
 bool is_of_other_files(const Rule& rule) {
-  return rule.needs == "a statistics file" || rule.needs == "an evaluation" || rule.needs == "a pack";
+  return rule.needs == "a statistics file" || rule.needs == "an evaluation" || rule.needs == "a pack" ||
+         rule.needs == "a checkpoint with --stats";
 }
 
 /// Without its record it cannot be told what was measured on this model.

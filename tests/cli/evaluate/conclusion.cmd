@@ -23,6 +23,8 @@ kvcal calibrate "$model" --prompts twelve.jsonl -q --no-sanity -o s.json && show
 kvcal calibrate "$model" --prompts twelve.jsonl -q --no-sanity --policy absmax -o a.json && show twelve --scales a.json
 sed 's/"scale": [0-9][0-9.e-]*/"scale": 64.0/' a.json >b.json && show twelve --scales b.json && show twelve --scales a.json b.json --max-kl 0.001
 show twelve --scales a.json b.json --max-kl 0.0009
+kvcal evaluate "$model" --prompts twelve.jsonl --scales a.json -o close.json --max-kl 0.00118 --min-agreement 1 2>&1 | sed -n 's/.*not decided: //p'
+kvcal evaluate "$model" --prompts twelve.jsonl --scales a.json -o cut.json --min-agreement 0.9999 2>&1 | sed -n 's/.*not decided: //p'
 show twelve --scales b.json --max-kl 0.0005
 sed -n 's/^  kvcal evaluate/kvcal evaluate/p' told >next.sh
 sh next.sh 2>/dev/null | sed -n '/^recipe/,/^reference/p'
