@@ -16,6 +16,7 @@ import threading
 import time
 import typing
 import unittest
+import weakref
 from unittest import mock
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -136,14 +137,23 @@ class Verbs(InFolder):
         kvcal.calibrate(MODEL, prompts=["text", RECORDS[0]["messages"]], quiet=True)
 
 
+class Content(bytearray):
+    """Tells whether it is gone."""
+
+
 class Tensor:
-    """What numpy has, as far as it is used."""
+    """What numpy has, as far as it is used. Contents are held one at a time."""
+
+    taken = []
 
     def __init__(self, dtype, shape, content):
-        self.dtype, self.shape, self.content = dtype, shape, content
+        self.dtype, self.shape, self.content, self.nbytes = dtype, shape, content, len(content)
 
     def tobytes(self):
-        return self.content
+        assert not any(earlier() for earlier in self.taken)
+        content = Content(self.content)
+        self.taken.append(weakref.ref(content))
+        return content
 
 
 class Refits(InFolder):
@@ -159,6 +169,32 @@ class Refits(InFolder):
         content[begin:begin + 8], content[end - 8:end] = content[end - 8:end], content[begin:begin + 8]
         pathlib.Path(to, "model.safetensors").write_bytes(content)
         return Tensor({"BF16": "bfloat16", "F32": "float32"}[dtype], shape, bytes(content[begin:end]))
+
+    MODEL, NAME = SOURCE / "tests/arch/golden/qwen3", "model.layers.0.self_attn.k_proj.weight"
+
+    def tensor(self, path, name):
+        dtype, shape, begin, end = calibrator._places(path)[name]
+        return Tensor("bfloat16", shape, pathlib.Path(path).read_bytes()[begin:end])
+
+    def file(self, header, n_bytes=0):
+        text = (header if isinstance(header, str) else json.dumps(header)).encode()
+        return len(text).to_bytes(8, "little") + text + bytes(n_bytes)
+
+    def folder(self, to, *shards):
+        """The model with its tensors dealt out to these files, and an index where they are several."""
+        os.makedirs(os.path.join(to, os.path.dirname(shards[0])))
+        shutil.copy(self.MODEL / "config.json", to)
+        of, source = {}, self.MODEL / "model.safetensors"
+        for i, shard in enumerate(shards):
+            header, content = {}, b""
+            for name in sorted(calibrator._places(source))[i::len(shards)]:
+                begin, of[name], tensor = len(content), shard, self.tensor(source, name)
+                content += tensor.content
+                header[name] = {"dtype": "BF16", "shape": tensor.shape, "data_offsets": [begin, len(content)]}
+            pathlib.Path(to, shard).write_bytes(self.file(header) + content)
+        if len(shards) > 1:
+            pathlib.Path(to, "w.safetensors.index.json").write_text(json.dumps({"weight_map": of}))
+        return of
 
     def fresh(self, model):
         return kvcal.calibrate(model, prompts=self.PROMPTS, quiet=True).to_json()
@@ -191,24 +227,34 @@ class Refits(InFolder):
             c.refit(MODEL)
             pathlib.Path("b.json").write_bytes(c.calibrate().to_json())
             said = json.loads(run("diff", "a.json", "b.json", "--json").stdout)
-            self.assertEqual({**c.drift.to_dict(), "a": "a.json", "b": "b.json"}, said)
+            self.assertEqual(c.drift.to_dict(), {**said, "a": "before", "b": "after"})
             self.assertEqual((c.drift.within, c.drift.sites[0].scale), (False, [1.0, 4.0]))
             again = c.calibrate()
             self.assertEqual((c.drift.within, c.layers_kept), (True, 8))
             self.assertEqual(again.to_json(), pathlib.Path("b.json").read_bytes())
 
     def test_what_is_refused(self):
-        name = "model.layers.0.self_attn.k_proj.weight"
-        model = SOURCE / "tests/arch/golden/qwen3"
-        dtype, shape, begin, end = calibrator._places(model / "model.safetensors")[name]
-        good = Tensor("bfloat16", shape, (model / "model.safetensors").read_bytes()[begin:end])
+        name, model = self.NAME, self.MODEL
+        good = self.tensor(model / "model.safetensors", name)
+        shape = good.shape
         for word in ("out", "check", "refits", "shard"):
             self.refused(TypeError, kvcal.Calibrator, model, **{word: "1"})
         with kvcal.Calibrator(model, prompts=self.PROMPTS, quiet=True) as c:
             self.assertIn("no tensor 'x'", str(self.refused(ValueError, c.refit, {name: good, "x": good})))
             self.assertIn("is F32", str(self.refused(ValueError, c.refit, {name: Tensor("float32", shape, good.content)})))
             self.assertIn("[1]", str(self.refused(ValueError, c.refit, {name: Tensor("bfloat16", [1], b"12")})))
+            self.assertIn("4606 bytes", str(self.refused(ValueError, c.refit, {name: Tensor("bfloat16", shape, good.content[2:])})))
             self.assertIn("not known", str(self.refused(ValueError, c.refit, {name: [1.0]})))
+            os.mkdir("new\nline")
+            self.assertIn("line break", str(self.refused(ValueError, c.refit, "new\nline")))
+            header = {"dtype": "BF16", "shape": shape, "data_offsets": [0, 4608]}
+            for case, content in {"huge": b"\xff" * 8, "short": b"abc", "list": b"\2" + bytes(7) + b"[]", "deep": self.file("[" * 99999),
+                                  "cut": self.file({name: header}, 2000), "none": self.file({name: {"dtype": "BF16"}}),
+                                  "part": self.file({name: {**header, "data_offsets": [0.0, 4608.0]}}, 4608),
+                                  "more": self.file({name: {**header, "data_offsets": [0, 5000]}}, 5000)}.items():
+                with self.subTest(case):
+                    pathlib.Path("bad.safetensors").write_bytes(content)
+                    self.refused(ValueError, c.refit, "bad.safetensors")
             before = c.calibrate()
             os.mkdir("empty")
             c.refit("empty")
@@ -217,6 +263,97 @@ class Refits(InFolder):
             self.assertEqual((c.calibrate(), c.layers_kept), (before, 0))  # by a new process
             c.refit({name: good})
             self.assertEqual((c.calibrate(), c.layers_kept), (before, 3))
+
+
+    def test_go_into_the_files_that_are_read(self):
+        new = self.changed(self.MODEL, self.NAME, "new")
+        fresh = self.fresh("new")
+        strays = ["adapter_model.safetensors", "optimizer.safetensors", "zz.safetensors"]
+        for case, n, *shards in (("one", 3, "model"), ("other", 1, "z"), ("two", 3, "w/a", "b")):
+            of = self.folder(case, *(shard + ".safetensors" for shard in shards))
+            for stray in strays[:n]:
+                shutil.copy(self.MODEL / "model.safetensors", os.path.join(case, stray))
+            before = {path: path.read_bytes() for path in pathlib.Path(case).rglob("*.*")}
+            with self.subTest(case), kvcal.Calibrator(f"{case}/config.json", prompts=self.PROMPTS) as c:
+                c.calibrate()
+                c.refit({self.NAME: new})
+                self.assertEqual(c.calibrate().to_json(), fresh)
+                self.assertEqual(before, {path: path.read_bytes() for path in before})
+        for index in ({"weight_map": {**of, "x": "zz.safetensors"}}, {"weight_map": {"x": "../one/model.safetensors"}}, []):
+            pathlib.Path("two/w.safetensors.index.json").write_text(json.dumps(index))
+            with kvcal.Calibrator("two", prompts=self.PROMPTS) as c:
+                self.refused(ValueError, c.refit, {self.NAME: new})
+
+    def test_after_a_full_disk(self):
+        of = self.folder("two", "a.safetensors", "b.safetensors")
+        same = {shard: {n: self.tensor(os.path.join("two", shard), n)} for n, shard in of.items()}
+        half = lambda source, to: pathlib.Path(to).write_bytes(pathlib.Path(source).read_bytes()[:9000]) and 1 / 0  # noqa: E731
+        with kvcal.Calibrator("two", prompts=self.PROMPTS) as c:
+            before = c.calibrate()
+            c.refit(same["a.safetensors"])
+            with mock.patch.object(shutil, "copyfile", half):
+                self.refused(ZeroDivisionError, c.refit, same["b.safetensors"])
+            for _ in range(2):
+                self.assertEqual(c.calibrate(), before)
+                c.refit(same["b.safetensors"])
+
+    def test_a_state_dict(self):
+        path = SOURCE / "tests/arch/golden/gemma/model.safetensors"
+        same = {name: self.tensor(path, name) for name in calibrator._places(path)}
+        same["lm_head.weight"] = same["model.embed_tokens.weight"]  # tied: the checkpoint has none
+        with kvcal.Calibrator(path.parent, prompts=self.PROMPTS) as c:
+            before = c.calibrate()
+            with mock.patch.object(Tensor, "taken", []):
+                self.refused(ValueError, c.refit, {**same, "x": same["model.norm.weight"]})
+                self.assertEqual(Tensor.taken, [])
+            c.refit(same)
+            self.assertEqual(c.calibrate(), before)
+
+
+    def test_the_process(self):
+        pathlib.Path("p.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in self.PROMPTS))
+        pathlib.Path("keep.kvstats").write_text("of another run")
+        options = {"prompts": "p.jsonl", "stats": "keep.kvstats", "scratch": "tmp"}
+        with kvcal.Calibrator(self.MODEL, **options) as c:
+            self.assertIn("keep.kvstats", str(self.refused(kvcal.Error, c.calibrate)))
+        with kvcal.Calibrator(self.MODEL, force=True, **options) as c:
+            before = c.calibrate()
+            self.assertEqual(self.shown.getvalue().count("warning: the model predicts these prompts no better"), 1)
+            self.assertNotEqual(os.getsid(c._child.pid), os.getsid(0))
+            here, same = os.getcwd(), self.tensor(self.MODEL / "model.safetensors", self.NAME)
+            os.chdir("/")
+            for end in (signal.SIGINT, signal.SIGKILL):
+                c._child.send_signal(end)
+                c._child.wait()
+                c.refit({self.NAME: same})
+                self.assertEqual((c.calibrate(), c.layers_kept), (before, 0))
+            c._child.kill()
+            c._child.wait()
+            with mock.patch.object(c._child, "poll", lambda: None):
+                self.assertIn("SIGKILL", str(self.refused(kvcal.Error, c.calibrate)))
+            self.assertEqual(c.calibrate(), before)
+            os.chdir(here)
+            fork, began = os.fork(), time.monotonic()
+            if fork == 0:
+                time.sleep(9)
+                os._exit(0)
+            c.close()
+            self.assertLess(time.monotonic() - began, 8)
+            os.kill(fork, signal.SIGKILL)
+            os.waitpid(fork, 0)
+
+    def test_models_that_are_no_folders(self):
+        self.folder("hub/models--org--m/snapshots/abc", "model.safetensors")
+        same = self.tensor(self.MODEL / "model.safetensors", self.NAME)
+        fresh = self.fresh(self.MODEL)
+        with mock.patch.dict(os.environ, HF_HUB_CACHE=os.path.abspath("hub")):
+            for name in ("org/m", "hub/models--org--m"):
+                with self.subTest(name), kvcal.Calibrator(name, prompts=self.PROMPTS) as c:
+                    self.assertEqual(c.calibrate().to_json(), fresh)
+                    self.refused(ValueError, c.refit, {self.NAME: same})
+                    c.refit("hub/models--org--m/snapshots/abc")
+                    c.refit({self.NAME: same})
+                    self.assertEqual(c.calibrate().to_json(), fresh)
 
 
 class OtherPrograms(InFolder):

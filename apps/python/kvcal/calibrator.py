@@ -1,16 +1,17 @@
 """Calibrates one model again and again while its weights change, as between the steps of reinforcement learning."""
 
 import json
+import operator
 import os
 import shutil
-import signal
 import subprocess
+import sys
 import tempfile
 import time
-from contextlib import ExitStack
-from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import IO, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
-import kvcal
 import kvcal.verbs as verbs
 from kvcal.results import Record, Scales, Written
 
@@ -18,6 +19,9 @@ Tensors = Mapping[str, Any]
 _DTYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64", "float8_e4m3fn": "F8_E4M3",
            "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16",
            "int32": "I32", "int64": "I64"}
+_LONGEST_HEADER = 100_000_000  # of a safetensors file, as the format's own library limits it
+# What json.load and a look into its result raise where a file has anything else.
+_MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 class MemberDifference(Record):
@@ -54,6 +58,24 @@ class Difference(Written):
         return f"<Difference: {'within' if self.within else 'beyond'} {self.tolerance:.0%}, {len(self.sites)} sites>"
 
 
+class _Place(NamedTuple):
+    """A tensor in a safetensors file, and where its bytes are."""
+
+    dtype: str
+    shape: List[int]
+    begin: int
+    end: int
+
+
+class _Update(NamedTuple):
+    """A tensor with new values. They are taken when they are written: all at once may be more than memory holds."""
+
+    dtype: str
+    shape: List[int]
+    n_bytes: int
+    take: Callable[[], Any]
+
+
 class Calibrator:
     """One process that stays: it keeps the prompts, the device, and as many layers' ends as memory has room for.
 
@@ -74,16 +96,17 @@ class Calibrator:
         self.drift: Optional[Difference] = None  # from the scales before to the last ones, as `kvcal diff` says it
         self.layers_kept = 0  # of the last call: the layers that it did not have to run again
         self.seconds = 0.0  # of the last call
-        self._model = os.path.abspath(model)
+        self._model = _named(model)
+        self._folder = os.getcwd()  # of paths in the options, when the process begins anew, too
         self._scales: Optional[Scales] = None
         self._child: Optional["subprocess.Popen[bytes]"] = None
         self._refits: IO[bytes]
         with ExitStack() as stack:
             self._prompts, self._stdin = verbs.prompt_words(prompts, stack)
-            self._own = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvcal-", dir=scratch))
+            self._own = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvcal-", dir=scratch and os.path.abspath(scratch)))
             self._stack = stack.pop_all()
         self._options = dict(options, prompts=self._prompts, out=os.path.join(self._own, "kv-cache-scales.json"),
-                             progress="json", json=True, quiet=True, force=True)
+                             progress="json", json=True, quiet=True)
         self._is_live = not options.get("quiet") and verbs.shows_progress()
 
     def __enter__(self) -> "Calibrator":
@@ -101,15 +124,16 @@ class Calibrator:
         """The scales of the weights as they are now. Raises kvcal.Error as kvcal.calibrate() does; the next call then
         begins anew."""
         began = time.monotonic()
+        if self._child is not None and self._child.poll() is not None:
+            self._end()
         try:
             if self._child is None:
                 self._begin()
             else:
-                self._refits.write(os.fsencode(self._model) + b"\n")
+                with suppress(BrokenPipeError):  # it has just ended, and _result() says why
+                    self._refits.write(os.fsencode(self._model) + b"\n")
             result = self._result()
-        except BaseException as reason:
-            if self._child is not None and not isinstance(reason, Exception):
-                self._child.send_signal(signal.SIGINT)
+        except BaseException:
             self._end()
             raise
         finally:
@@ -124,24 +148,30 @@ class Calibrator:
     def refit(self, weights: Union[verbs.Path, Tensors]) -> None:
         """Other weights: a checkpoint's folder, a safetensors file or {name: tensor of torch or numpy} with some or all
         tensors, by the names, dtypes and shapes that the checkpoint has. Raises ValueError, and changes nothing, for
-        others."""
+        others. An lm_head.weight that the checkpoint does not have is left out: the head is tied."""
         if isinstance(weights, Mapping):
-            return self._write({name: _content(name, tensor) for name, tensor in weights.items()})
+            return self._write({name: _update(name, tensor) for name, tensor in weights.items()})
         if os.path.isdir(weights):
-            self._model = os.path.abspath(weights)
+            self._model = _named(weights)
             return None
         with open(weights, "rb") as file:
-            places = _places(os.fspath(weights))
-            self._write({name: (dtype, shape, _part(file, begin, end)) for name, (dtype, shape, begin, end) in places.items()})
+            self._write({name: _Update(at.dtype, at.shape, at.end - at.begin, partial(_part, file, at))
+                         for name, at in _places(os.fspath(weights)).items()})
 
     def _begin(self) -> None:
         read, write = os.pipe()
-        words = ["calibrate", self._model, *verbs.option_words(dict(self._options, refits=f"/dev/fd/{read}"))]
+        if self._scales is None:  # only what an interrupted call left of our own; what others wrote is not ours to replace
+            with suppress(FileNotFoundError):
+                os.remove(self._options["out"])
+        force = self._options.get("force") or self._scales is not None
+        words = ["calibrate", self._model, *verbs.option_words(dict(self._options, force=force, refits=f"/dev/fd/{read}"))]
         if self._stdin is not None:
             self._stdin.seek(0)
         self._refits = open(write, "wb", buffering=0)
         try:
-            self._child = verbs.started(words, stdin=self._stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=(read,))
+            # In a session of its own: Ctrl-C of a cell that does something else is not meant for it.
+            self._child = verbs.started(words, stdin=self._stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        pass_fds=(read,), cwd=self._folder, start_new_session=True)
         finally:
             os.close(read)
 
@@ -155,6 +185,9 @@ class Calibrator:
             if text or line == "{":
                 text.append(line)
                 if line == "}":
+                    verbs.show_progress("", self._is_live)
+                    for warning in held:
+                        print(warning, file=sys.stderr)
                     return dict(json.loads("\n".join(text)))
             elif line.startswith("{"):
                 verbs.show_progress(verbs.progress_text(json.loads(line)), self._is_live)
@@ -166,79 +199,153 @@ class Calibrator:
         child, self._child = self._child, None
         if child is not None:
             self._refits.close()
-            child.wait()
-            child.stdout.close()  # type: ignore[union-attr]
+            child.terminate()  # a fork of this process may hold the pipe open
+            child.communicate()
 
     def _difference(self, scales: Scales) -> Difference:
-        names = [os.path.join(self._own, name) for name in ("before.json", "after.json")]
-        for name, each in zip(names, (self._scales, scales)):
-            with open(name, "wb") as file:
+        for name, each in (("before", self._scales), ("after", scales)):
+            with open(os.path.join(self._own, name), "wb") as file:
                 file.write(each.to_json())  # type: ignore[union-attr]
-        return Difference.from_json(kvcal.run("diff", *names, "--json", check=False).stdout.encode())
+        diff = verbs.started(["diff", "before", "after", "--json"], stdout=subprocess.PIPE, cwd=self._own)
+        return Difference.from_json(diff.communicate()[0])
 
-    def _write(self, tensors: Dict[str, Tuple[str, List[int], Any]]) -> None:
-        shards = {path: _places(path) for path in _shards(self._model)}
-        shard_of = {name: path for path, places in shards.items() for name in places}
-        for name, (dtype, shape, _) in tensors.items():
-            if name not in shard_of:
-                raise ValueError(f"refit: '{self._model}' has no tensor '{name}'")
-            there = shards[shard_of[name]][name]
-            if (dtype, shape) != there[:2]:
-                raise ValueError(f"refit: '{name}' is {dtype} {shape}, in the checkpoint {there[0]} {there[1]}")
+    def _write(self, updates: Dict[str, _Update]) -> None:
+        folder, config = os.path.split(self._model) if os.path.isfile(self._model) else (self._model, "")
+        shards = _weight_files(folder)
+        places = _places_in(folder, shards)
+        updates = {name: update for name, update in updates.items() if name in places or not name.endswith("lm_head.weight")}
+        for name, update in updates.items():
+            _check(name, update, places, folder)
         own = os.path.join(self._own, "model")
-        if self._model != own:
-            _link(self._model, own)
-        for shard in {shard_of[name] for name in tensors}:
-            path = os.path.join(own, os.path.basename(shard))
-            if os.path.islink(path):
-                source = os.path.realpath(path)
-                os.unlink(path)
-                shutil.copyfile(source, path)
-            with open(path, "r+b") as file:
-                for name, (_, _, content) in tensors.items():
-                    if shard_of[name] == shard:
-                        file.seek(shards[shard][name][2])
-                        file.write(content)
-        self._model = own
+        if folder != own:
+            _link(folder, own, shards)
+        # All copies first: they are what a full disk refuses, and they change no value.
+        for shard in {places[name][0] for name in updates}:
+            _copy(os.path.join(own, shard))
+        for name, update in updates.items():
+            shard, place = places[name]
+            with open(os.path.join(own, shard), "r+b") as file:
+                file.seek(place.begin)
+                file.write(update.take())
+        self._model = os.path.join(own, config) if config else own
 
 
-def _shards(folder: str) -> Iterator[str]:
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
-    index = os.path.join(folder, "model.safetensors.index.json")
-    if os.path.exists(index):
+def _named(model: verbs.Path) -> str:
+    """As the program is to have it: ids of the Hub are no paths, and each line of --refits is a name."""
+    name = os.fspath(model)
+    if "\n" in name or "\r" in name:
+        raise ValueError(f"{name!r}: a model's name with a line break cannot be told to the process")
+    return os.path.abspath(name) if os.path.exists(name) or name.startswith("-") else name
+
+
+def _weight_files(folder: str) -> Set[str]:
+    """By the rules of lib/checkpoint/weight_files.cpp, so that what is written is what the program reads."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"refit: '{folder}' is not a folder; tensors need the folder of their checkpoint")
+    names = sorted(os.listdir(folder))
+    indexes = _candidates(names, ".safetensors.index.json", "consolidated")
+    files = _candidates(names, ".safetensors", "consolidated", "adapter_model")
+    if len(indexes) == 1:
+        shards = _shards(os.path.join(folder, indexes[0]))
+        if "model.safetensors" not in names or any(os.path.exists(os.path.join(folder, shard)) for shard in shards):
+            return shards
+    if len(indexes) > 1 or len(files) != 1:
+        raise ValueError(f"refit: '{folder}' has {len(files)} safetensors files and {len(indexes)} indexes, expected one of either")
+    return set(files)
+
+
+def _candidates(names: List[str], suffix: str, *others: str) -> List[str]:
+    usual = "model" + suffix
+    return [usual] if usual in names else [name for name in names if name.endswith(suffix) and not name.startswith(others)]
+
+
+def _shards(index: str) -> Set[str]:
+    try:
         with open(index, encoding="utf-8") as file:
-            names = sorted(set(json.load(file)["weight_map"].values()))
-    return (os.path.join(folder, name) for name in names)
+            shards = {os.path.normpath(name) for name in json.load(file)["weight_map"].values()}
+    except _MALFORMED:
+        raise ValueError(f"refit: '{index}' has no 'weight_map' of tensors to files") from None
+    if any(os.path.isabs(shard) or shard.startswith("..") for shard in shards):
+        raise ValueError(f"refit: '{index}' names files that are not inside its folder")
+    return shards
 
 
-def _places(path: str) -> Dict[str, Tuple[str, List[int], int, int]]:
-    """By tensor of a safetensors file: dtype, shape, and where its bytes begin and end in it."""
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return {name: (info["dtype"], info["shape"], *(8 + length + offset for offset in info["data_offsets"]))  # type: ignore
-            for name, info in header.items()}
+def _places_in(folder: str, shards: Set[str]) -> Dict[str, Tuple[str, _Place]]:
+    """By tensor: the shard that has it, and where."""
+    places: Dict[str, Tuple[str, _Place]] = {}
+    for shard in shards:
+        for name, place in _places(os.path.join(folder, shard)).items():
+            if name in places:
+                raise ValueError(f"refit: '{folder}' has '{name}' in two files")
+            places[name] = shard, place
+    return places
 
 
-def _link(folder: str, to: str) -> None:
+def _places(path: str) -> Dict[str, _Place]:
+    """By tensor of a safetensors file."""
+    n_bytes = os.path.getsize(path)
+    try:
+        with open(path, "rb") as file:
+            begin = 8 + int.from_bytes(file.read(8), "little")
+            if begin > min(n_bytes, _LONGEST_HEADER):
+                raise ValueError
+            header = json.loads(file.read(begin - 8))
+        header.pop("__metadata__", None)
+        places = {name: _Place(tensor["dtype"], tensor["shape"], *(begin + operator.index(at) for at in tensor["data_offsets"]))
+                  for name, tensor in header.items()}
+        if not all(begin <= place.begin <= place.end <= n_bytes for place in places.values()):
+            raise ValueError
+    except _MALFORMED:
+        raise ValueError(f"refit: '{path}' is not a whole safetensors file") from None
+    return places
+
+
+def _check(name: str, update: _Update, places: Mapping[str, Tuple[str, _Place]], folder: str) -> None:
+    if name not in places:
+        raise ValueError(f"refit: '{folder}' has no tensor '{name}'")
+    place = places[name][1]
+    there = place.dtype, place.shape, place.end - place.begin
+    if update[:3] != there:
+        here, there_too = ("{} {} of {} bytes".format(*each) for each in (update[:3], there))
+        raise ValueError(f"refit: '{name}' is {here}, in the checkpoint {there_too}")
+
+
+def _link(folder: str, to: str, shards: Set[str]) -> None:
+    """Links to all that is in a folder. One to a subfolder with shards would have their copies land in the original."""
     shutil.rmtree(to, ignore_errors=True)
-    os.mkdir(to)
-    for name in os.listdir(folder):
-        os.symlink(os.path.join(folder, name), os.path.join(to, name))
+    for name in shards.union(set(os.listdir(folder)) - {shard.split(os.sep)[0] for shard in shards}):
+        link = os.path.join(to, name)
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        os.symlink(os.path.join(folder, name), link)
 
 
-def _part(file: IO[bytes], begin: int, end: int) -> bytes:
-    file.seek(begin)
-    return file.read(end - begin)
+def _copy(path: str) -> None:
+    """A file in place of a link, unless it is one; whole from the first moment, as nothing tells later that it is not."""
+    if not os.path.islink(path):
+        return
+    new = path + ".new"
+    try:
+        shutil.copyfile(path, new)
+        os.replace(new, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(new)
 
 
-def _content(name: str, tensor: Any) -> Tuple[str, List[int], Any]:
+def _part(file: IO[bytes], place: _Place) -> bytes:
+    file.seek(place.begin)
+    return file.read(place.end - place.begin)
+
+
+def _update(name: str, tensor: Any) -> _Update:
     dtype = _DTYPES.get(str(getattr(tensor, "dtype", "")).rpartition(".")[2])
     if dtype is None:
         raise ValueError(f"refit: '{name}' is a {type(tensor).__name__} of a dtype that is not known, expected torch's or numpy's")
-    shape = list(tensor.shape)
+    return _Update(dtype, list(tensor.shape), tensor.nbytes, partial(_content, tensor))
+
+
+def _content(tensor: Any) -> Any:
     if hasattr(tensor, "detach"):
         import torch
-        return dtype, shape, tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return dtype, shape, tensor.tobytes()
+        return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return tensor.tobytes()
