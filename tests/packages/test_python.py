@@ -293,6 +293,8 @@ class Refits(InFolder):
             c.refit(same["a.safetensors"])
             with mock.patch.object(shutil, "copyfile", half):
                 self.refused(ZeroDivisionError, c.refit, same["b.safetensors"])
+                c.refit(same["a.safetensors"])  # needs no copy again
+            self.assertEqual([path for path in pathlib.Path("tmp").rglob("*") if path.suffix == ".new"], [])
             for _ in range(2):
                 self.assertEqual(c.calibrate(), before)
                 c.refit(same["b.safetensors"])
@@ -315,6 +317,7 @@ class Refits(InFolder):
         pathlib.Path("keep.kvstats").write_text("of another run")
         options = {"prompts": "p.jsonl", "stats": "keep.kvstats", "scratch": "tmp"}
         with kvcal.Calibrator(self.MODEL, **options) as c:
+            pathlib.Path(c._options["out"]).touch()  # as an interrupted call leaves it
             self.assertIn("keep.kvstats", str(self.refused(kvcal.Error, c.calibrate)))
         with kvcal.Calibrator(self.MODEL, force=True, **options) as c:
             before = c.calibrate()
