@@ -317,7 +317,6 @@ class Refits(InFolder):
         pathlib.Path("keep.kvstats").write_text("of another run")
         options = {"prompts": "p.jsonl", "stats": "keep.kvstats", "scratch": "tmp"}
         with kvcal.Calibrator(self.MODEL, **options) as c:
-            pathlib.Path(c._options["out"]).touch()  # as an interrupted call leaves it
             self.assertIn("keep.kvstats", str(self.refused(kvcal.Error, c.calibrate)))
         with kvcal.Calibrator(self.MODEL, force=True, **options) as c:
             before = c.calibrate()
@@ -352,6 +351,7 @@ class Refits(InFolder):
         with mock.patch.dict(os.environ, HF_HUB_CACHE=os.path.abspath("hub")):
             for name in ("org/m", "hub/models--org--m"):
                 with self.subTest(name), kvcal.Calibrator(name, prompts=self.PROMPTS) as c:
+                    pathlib.Path(c._options["out"]).touch()  # as an interrupted call leaves it
                     self.assertEqual(c.calibrate().to_json(), fresh)
                     self.refused(ValueError, c.refit, {self.NAME: same})
                     c.refit("hub/models--org--m/snapshots/abc")
