@@ -53,16 +53,33 @@ Exit run(CalibrateFlags flags) {
   return flags.evaluation.empty() ? Exit::Done : evaluate_written(flags, options);
 }
 
-// Prompts are read once: they may come from a pipe.
+void open_list(const std::string& name, std::ifstream& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored))
+    fail("--refits " + quoted(name) + ": is a folder, expected a file with one in each line");
+  file.open(name);
+  if (!file) fail("--refits " + quoted(name) + ": cannot be opened");
+}
+
+// "" at the end.
+std::string next_model(std::istream& models) {
+  for (std::string line; std::getline(models, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) return line;
+  }
+  if (models.bad()) fail("--refits: cannot be read to its end");
+  return "";
+}
+
+// Prompts are read once: they may come from a pipe. Files that they name are read each time, and have to stay.
 Exit run_with_refits(CalibrateFlags flags) {
   const CalibrationOptions checked = resolved(flags);
   std::ifstream file;
-  if (flags.refits != "-") file.open(flags.refits);
-  if (flags.refits != "-" && !file) fail("--refits " + quoted(flags.refits) + ": cannot be opened");
+  if (flags.refits != "-") open_list(flags.refits, file);
   std::istream& models = flags.refits == "-" ? std::cin : file;
   KeptLayers kept;
   std::optional<PromptSet> prompts;
-  for (std::string line;;) {
+  for (;;) {
     CalibrateConsole console(flags);
     CalibrationOptions options = checked;
     options.kept = &kept;
@@ -77,12 +94,11 @@ Exit run_with_refits(CalibrateFlags flags) {
     finish(flags, result, console);
     flush_output();
     kept.keep(std::move(result.statistics));
-    do
-      if (!std::getline(models, line)) return Exit::Done;
-    while (line.empty());
+    flags.named = next_model(models);
+    if (flags.named.empty()) return Exit::Done;
     forget_inputs();
-    flags.named = line;
-    flags.model = model_folder(line);
+    forget_input(flags.statistics);  // read for its sum
+    flags.model = model_folder(flags.named);
     flags.output.force = true;
   }
 }
@@ -97,10 +113,10 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->callback([flags, verb, &chosen] {
     flags->solve.refuse_idle_options(*verb);
     flags->scale_option = scale_option_given(*verb);
-    chosen = [flags] {
+    chosen = [flags, refits = verb->count("--refits") > 0] {
       flags->named = flags->model;
       flags->model = model_folder(flags->model);
-      return flags->refits.empty() ? run(*flags) : run_with_refits(*flags);
+      return refits ? run_with_refits(*flags) : run(*flags);
     };
   });
 }

@@ -58,6 +58,7 @@ void check_outputs(const CalibrateFlags& flags) {
   if (flags.shard.empty()) outputs.push_back({"--out", flags.output.path});
   if (!flags.statistics.empty()) outputs.push_back({"--stats", flags.statistics});
   if (!flags.evaluation.empty()) outputs.push_back({"--evaluate", flags.evaluation});
+  if (!flags.refits.empty() && flags.refits != "-") outputs.push_back({"--refits", flags.refits});  // read to the end
   check_different(outputs);
   if (!flags.statistics.empty())
     check_writable(flags.statistics, may_be_of_this_run(flags) ? Existing::Replace : existing(flags));

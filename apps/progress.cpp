@@ -113,6 +113,7 @@ void Progress::update(const RunStep& step, int64_t work_done) {
 void Progress::finish() {
   if (form_ != ProgressForm::JsonLines) return;
   const std::lock_guard lock(mutex_);
+  if (n_layers_ == 0) return;  // no layer ran
   show(status_of(sweep_, {n_layers_ - 1, n_layers_, 0}, sweep_.work, seconds_at(Clock::now())));
 }
 

@@ -40,9 +40,13 @@ struct Record {
 std::mutex mutex;
 std::optional<Record> record;  // guarded by mutex
 
+bool is_in_folder(const Record& all, const fs::path& path) {
+  return std::any_of(all.folders.begin(), all.folders.end(),
+                     [&](const fs::path& folder) { return is_within(path, folder); });
+}
+
 bool matters_for_long(const Record& all, const fs::path& path, const Input& input) {
-  return input.use == InputUse::Long || std::any_of(all.folders.begin(), all.folders.end(),
-                                                    [&](const fs::path& folder) { return is_within(path, folder); });
+  return input.use == InputUse::Long || is_in_folder(all, path);
 }
 
 /// "" where nothing has changed.
@@ -101,7 +105,9 @@ void note_input_folder(const fs::path& folder) {
 
 void forget_inputs() {
   const std::lock_guard lock(mutex);
-  if (record) record.emplace();
+  if (!record) return;
+  std::erase_if(record->files, [](const auto& file) { return is_in_folder(*record, file.first); });
+  record->folders.clear();
 }
 
 void forget_input(const fs::path& path) {

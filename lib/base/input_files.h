@@ -42,7 +42,7 @@ bool is_within(const std::filesystem::path& inner, const std::filesystem::path& 
 /// A file that the command has read to replace it.
 void forget_input(const std::filesystem::path& path);
 
-/// What was read so far: of another result than what is read from here on.
+/// What was read in folders that note_input_folder() knows, and these: the next result is of other checkpoints.
 void forget_inputs();
 
 /// The name under which this very file was read.

@@ -16,7 +16,7 @@ void add_tensor(const Checkpoint& checkpoint, const std::string& name, Checksum&
   constexpr uint64_t kPiece = uint64_t{1} << 20;  // a multiple of 8, so that pieces do not change the sum
   std::vector<std::byte> piece(kPiece);
   const TensorInfo& info = *checkpoint.find(name);
-  const std::string header = str(info);
+  const std::string header = name + " " + str(info);
   sum.update(std::as_bytes(std::span(header.data(), header.size())));
   for (uint64_t at = 0; at < info.bytes; at += kPiece) {
     const auto part = std::span(piece).first(std::min(kPiece, info.bytes - at));
@@ -26,7 +26,8 @@ void add_tensor(const Checkpoint& checkpoint, const std::string& name, Checksum&
 }
 
 int layers_apart(const OpenedModel& model, const MemoryPlan& plan, uint64_t rows_bytes) {
-  const uint64_t available = plan.on_device ? available_memory() : plan.budget - std::min(plan.budget, plan.total());
+  const uint64_t room = plan.on_device ? available_memory() : plan.budget;
+  const uint64_t available = room - std::min(room, plan.on_device ? plan.host : plan.total());
   const uint64_t n_layers = model.spec().layers.size();
   const uint64_t most = std::min(n_layers, available / 2 / std::max<uint64_t>(rows_bytes, 1));
   return most == 0 ? 0 : static_cast<int>((n_layers + most - 1) / most);
@@ -69,7 +70,7 @@ void KeptLayers::begin(const OpenedModel& model, Json identity, const MemoryPlan
   layers_done_ = rows_.empty() ? 0 : rows_.rbegin()->first;
   identity_ = std::move(identity);
   sums_ = std::move(sums);
-  if (apart_ < 0) apart_ = layers_apart(model, plan, rows_bytes);
+  if (rows_.empty()) apart_ = layers_apart(model, plan, rows_bytes);
 }
 
 void KeptLayers::restore(std::span<const Tensor> rows) {

@@ -16,8 +16,8 @@ class KeptLayers final : public RunStore, public SweepStore {
  public:
   /// Before each run. Reads all weights, and settles from which layer on it has to go: the first one, too, where
   /// anything else that decides numbers differs. `identity` is that, by name, as of identity_of(). Rows, of so many
-  /// bytes, are kept behind
-  /// as many layers, evenly apart, as half of the memory holds that the first plan leaves.
+  /// bytes, are kept behind as many layers, evenly apart, as half of the memory holds that the plan leaves; of the
+  /// first run, and of each that goes from the first layer on.
   void begin(const OpenedModel& model, Json identity, const MemoryPlan& plan, uint64_t rows_bytes);
 
   /// After it, for the next one.
@@ -40,7 +40,7 @@ class KeptLayers final : public RunStore, public SweepStore {
   std::map<int, std::vector<std::vector<std::byte>>> rows_;  // by layers done
   Statistics statistics_;
   int layers_done_ = 0;
-  int apart_ = -1;  // layers; -1 = not settled yet, 0 = nothing is kept
+  int apart_ = 0;  // layers; 0 = nothing is kept
 };
 
 }  // namespace kvcal

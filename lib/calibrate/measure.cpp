@@ -23,12 +23,18 @@ void warn_if_suspicious(const SanityCheck& sanity, NoticeListener& listener) {
   listener.hear(Notice::Warning, text);
 }
 
+Json identity_of_run(const OpenedModel& model, const Sweeper& sweeper, const SequencePlan& sequences,
+                     const CalibrationOptions& options) {
+  const RunRecord record = sweeper.record(sequences, options.sequences.passes, SanityCheck(0, sequences.prompts));
+  return identity_of(record, model.checkpoint, sequences, options);
+}
+
 std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sweeper& sweeper,
                                           const SequencePlan& sequences, const CalibrationOptions& options,
                                           NoticeListener& listener) {
   if (options.resume.empty()) return nullptr;
-  const RunRecord record = sweeper.record(sequences, options.sequences.passes, SanityCheck(0, sequences.prompts));
-  auto folder = std::make_unique<ResumeFolder>(options.resume, identity_of(record, options), listener);
+  auto folder =
+      std::make_unique<ResumeFolder>(options.resume, identity_of_run(model, sweeper, sequences, options), listener);
   folder->announce(model.spec().layers.size());
   return folder;
 }
@@ -36,9 +42,8 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sweepe
 KeptLayers* begin_kept(const OpenedModel& model, const Sweeper& sweeper, const CalibrationPlan& plan,
                        const CalibrationOptions& options) {
   const SequencePlan& s = plan.sequences;
-  const RunRecord record = sweeper.record(s, options.sequences.passes, SanityCheck(0, s.prompts));
   const int64_t rows = tokens_of(s.warmup) + tokens_of(s.measured) + tokens_of(s.sanity);
-  options.kept->begin(model, identity_of(record, options), plan.memory,
+  options.kept->begin(model, identity_of_run(model, sweeper, s, options), plan.memory,
                       static_cast<uint64_t>(rows * model.spec().residual_width()) * element_bytes(options.precision));
   return options.kept;
 }

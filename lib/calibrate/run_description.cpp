@@ -1,5 +1,10 @@
 #include "calibrate/run_description.h"
 
+#include <span>
+
+#include "base/checksum.h"
+#include "checkpoint/config_file.h"
+#include "checkpoint/quantization.h"
 #include "solve/sampled_damage.h"
 
 namespace kvcal {
@@ -10,6 +15,12 @@ PromptTags tags_of(const SequencePlan& plan) {
   for (size_t i = 0; i < plan.prompts.size(); ++i)
     for (const std::string& tag : plan.prompts[i].tags) tags[tag].push_back(i);
   return tags;
+}
+
+uint64_t sum_of_kinds(const SequencePlan& plan) {
+  Checksum sum;
+  for (const std::vector<uint8_t>& kinds : kinds_of(plan)) sum.update(std::as_bytes(std::span(kinds)));
+  return sum.value();
 }
 
 }  // namespace
@@ -58,13 +69,21 @@ RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_pas
   return record;
 }
 
-Json identity_of(const RunRecord& record, const CalibrationOptions& options) {
+Json identity_of(const RunRecord& record, const Checkpoint& checkpoint, const SequencePlan& plan,
+                 const CalibrationOptions& options) {
   const SequenceOptions& s = options.sequences;
   const SampleOptions sample = sample_options(options.solve);
-  return {{"model", to_json(*record.model)},  {"calibration", to_json(*record.calibration)},
-          {"commit", options.commit},         {"sanity", s.sanity},
-          {"warmup_passes", s.warmup_passes}, {"shard", s.shard},
-          {"n_shards", s.n_shards},           {"sampled", {static_cast<int>(sample.format), sample.rungs_below}}};
+  return {{"model", to_json(*record.model)},
+          {"quantization", config_sha256(find_quantization(checkpoint.config(), checkpoint.folder()))},
+          {"calibration", to_json(*record.calibration)},
+          {"token_kinds", std::to_string(sum_of_kinds(plan))},
+          {"tags", record.tags},
+          {"commit", options.commit},
+          {"sanity", s.sanity},
+          {"warmup_passes", s.warmup_passes},
+          {"shard", s.shard},
+          {"n_shards", s.n_shards},
+          {"sampled", {static_cast<int>(sample.format), sample.rungs_below}}};
 }
 
 }  // namespace kvcal

@@ -26,7 +26,8 @@ struct DescribedRun {
 RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_passes, const SanityCheck& sanity);
 
 /// All that the numbers of a run depend on, by name. Threads and chunk sizes are not among it.
-Json identity_of(const RunRecord& record, const CalibrationOptions& options);
+Json identity_of(const RunRecord& record, const Checkpoint& checkpoint, const SequencePlan& plan,
+                 const CalibrationOptions& options);
 
 /// Of the prompts of a plan, in its order.
 std::vector<std::string> ids_of(const SequencePlan& plan);

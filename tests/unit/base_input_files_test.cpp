@@ -57,6 +57,20 @@ TEST_F(InputFilesTest, AreForgottenWhereTheyAreReadToBeReplaced) {
   EXPECT_EQ(read("prompts.jsonl"), "output");
 }
 
+// The next result is of another checkpoint, and of the same prompts.
+TEST_F(InputFilesTest, OfACheckpointAreForgottenTogether) {
+  const InputFiles inputs;
+  note_input_folder(folder_ / "model/");
+  read("model/config.json");
+  read("prompts.jsonl");
+  put("model/config.json", "longer");
+  put("prompts.jsonl", "longer");
+  forget_inputs();
+  check_inputs_unchanged();
+  EXPECT_EQ(read("model/config.json"), "longer");
+  EXPECT_TRUE(has(message_of([&] { read("prompts.jsonl"); }), "had 3 bytes"));
+}
+
 TEST_F(InputFilesTest, WithoutARecordNothingIsRefused) {
   read("prompts.jsonl");
   write("prompts.jsonl");

@@ -12,6 +12,7 @@
 #include "base/atomic_file.h"
 #include "base/input_files.h"
 #include "base/read_file.h"
+#include "harness/message_of.h"
 #include "ops/cpu/cpu_ops.h"
 #include "stats/statistics_file.h"
 
@@ -253,6 +254,21 @@ TEST(Calibrate, ACancelledRunThatKeptItsStateGivesTheSameStatistics) {
   EXPECT_TRUE(bytes_of(result.statistics) == expected);
   result.resume->remove();
   EXPECT_EQ(scratch.files(), std::vector<std::string>());
+}
+
+// It says how the same tensors are read.
+TEST(Calibrate, ACancelledRunDoesNotGoOnWithAnotherQuantizationFile) {
+  const Scratch scratch;
+  CalibrationInputs copy = inputs();
+  fs::copy(copy.model, scratch.path() / "model");
+  copy.model = scratch.path() / "model";
+  CalibrationOptions options;
+  options.resume = scratch.path() / "state";
+  Recorder cancelling("layer 5"), resuming;
+  EXPECT_THROW(calibrate(copy, options, cancelling), Cancelled);
+  std::ofstream(copy.model / "quantize_config.json") << R"({"bits": 4, "group_size": 16, "quant_method": "gptq"})";
+  EXPECT_NE(message_of([&] { calibrate(copy, options, resuming); }).find("belongs to another run: quantization is"),
+            std::string::npos);
 }
 
 }  // namespace
