@@ -1,6 +1,6 @@
 # Calibrates further checkpoints with the same prompts, from the first layer that differs, to the bytes of a run of each alone.
 demo=$SOURCE/datasets/demo
-run() { kvcal calibrate "$1" --prompts p.jsonl -q -o "$2" --stats "$2.kvstats" --force "${@:3}"; }
+run() { kvcal calibrate "$1" --prompts p.jsonl -q -o "$2" --stats "$2.kvstats" --force $3; }
 head -3 "$demo/prompts.jsonl" >p.jsonl
 cp -rL "$demo/natural" head && chmod -R u+w head
 run "$demo/natural" natural.json; run "$demo/stressed" stressed.json
@@ -89,18 +89,18 @@ save("two", {layer + "k_norm.a": one, layer + "k_norm.weight": two})
 with open(sys.argv[1] + "/tokenizer_config.json") as file:
     config = json.load(file)
 save("roles", {})
-config["chat_template"] = "{{ " + json.dumps(sys.argv[2]) + " }}"
+config["chat_template"] = "{{ " + json.dumps(sys.argv[2] + "\n") + " }}"
 save("no_roles", {}, "", {"tokenizer_config.json": config})
 END
 echo '{"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Good day"}]}' >chat.jsonl
-printf -v chat '<|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\nGood day<|im_end|>\n'
+chat=$(printf '<|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\nGood day<|im_end|>')
 python3 make.py "$demo/natural" "$chat"
 cp chat.jsonl p.jsonl
 for pair in 'gptq gptq_v2' 'one two' 'roles no_roles'; do
   set -- $pair
   echo "$2" >list
   run "$1" first.json --no-sanity 2>errors && run "$2" alone.json --no-sanity 2>errors && cmp first.json.kvstats alone.json.kvstats | grep -o differ
-  kvcal calibrate "$1" --prompts p.jsonl --refits list --no-sanity --json -q -o s.json --stats s.kvstats --force 2>errors | grep -o 'layers_kept.*[0-9]'
+  "$KVCAL" calibrate "$1" --prompts p.jsonl --refits list --no-sanity --json -q -o s.json --stats s.kvstats --force 2>errors | grep -o 'layers_kept.*[0-9]'
   cmp s.json alone.json && cmp s.kvstats alone.json.kvstats && echo "as $2 alone"
 done
 echo '--- embeddings that were replaced meanwhile'
