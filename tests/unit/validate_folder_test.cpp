@@ -9,28 +9,13 @@
 
 #include "check/folder_checks.h"
 #include "stats/statistics_file.h"
-#include "unit/finding_examples.h"
+#include "unit/compared_folder.h"
 #include "unit/scale_folder.h"
-#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 #include "unit/validate_folder_cases.h"
 
 namespace kvcal {
 namespace {
-
-Ids ids_of(const Report& report) {
-  keep_examples(report);
-  Ids ids;
-  for (const Finding& f : report.findings) ids.insert(f.rule);
-  return ids;
-}
-
-std::string shown(const Report& report) {
-  std::string out;
-  for (const Finding& f : report.findings)
-    out += f.rule + " " + f.path + ": " + f.what + " is " + f.actual + ", expected " + f.expected + "\n";
-  return out;
-}
 
 FolderReport judged(const ScaleFolder& f, const std::vector<std::string>& servers, int64_t n_ranks = 0) {
   const TempFolder folder;
@@ -137,50 +122,6 @@ TEST(ServedScales, RoundLikeParametersOfTheModelsDtype) {
   EXPECT_EQ(rounded_to_dtype(0.1F, "float16"), 0.0999755859375F);  // 0x2e66
 }
 
-/// Scales of a folder with the layers of the synthetic statistics: those of the artifact, changed.
-struct Compared {
-  TempFolder folder;
-  Statistics statistics = sound_statistics();
-  Artifact artifact = solved_artifact(statistics, solve_options());
-  ModelSpec spec;
-  StoredScales stored;
-
-  Compared() {
-    llm_compressor_folder().write(folder);
-    for (const CacheStatistics& c : statistics.caches) spec.caches.push_back(c.layout);
-    for (const ArtifactLayer& l : artifact.layers)
-      for (const auto& [site, name, scale] : {std::tuple{KvScaleName::Site::Key, "k", l.key.scale},
-                                              std::tuple{KvScaleName::Site::Value, "v", l.value.scale}}) {
-        StoredScale s;
-        s.tensor = l.name + "." + name + "_scale";
-        s.attention = l.name;
-        s.owner = StoredScale::Owner::Cache;
-        s.site = site;
-        s.cache = layer_index(l);
-        s.values = {scale};
-        s.shape = Shape{1};
-        stored.tensors.push_back(s);
-      }
-  }
-
-  int layer_index(const ArtifactLayer& l) const {
-    for (const KvLayout& c : spec.caches)
-      if (c.layer == l.index) return c.cache;
-    return -1;
-  }
-
-  Report against(bool with_statistics, const std::function<void(float&, float&)>& change) {
-    change(stored.tensors[2].values[0], stored.tensors[3].values[0]);
-    const Checkpoint checkpoint = Checkpoint::open(folder / "model");
-    const FolderUnderTest f{checkpoint, spec, stored, {}};
-    Reference r{artifact, std::nullopt};
-    if (with_statistics) r.statistics = statistics;
-    Report report;
-    check_against(f, r, report);
-    return report;
-  }
-};
-
 struct ComparedCase {
   const char* name;
   bool with_statistics;
@@ -214,90 +155,6 @@ TEST(ValidateFolder, ComparesWithWhatWasMeasured) {
     const Report report = compared.against(c.with_statistics, c.change);
     EXPECT_EQ(ids_of(report), c.expected) << c.name << "\n" << shown(report);
   }
-}
-
-/// As ModelOpt's fp8_cast leaves a cache; with or without the scales of 1.0 written out.
-struct AtOne : Compared {
-  explicit AtOne(bool has_scales = true) {
-    for (StoredScale& s : stored.tensors) s.values = {1};
-    if (!has_scales) stored.tensors.clear();
-    stored.declaration.method = "modelopt";
-    stored.declaration.weights = "FP8";
-    stored.declaration.scheme = Json{{"num_bits", 8}, {"type", "float"}, {"dynamic", false}};
-    for (ArtifactLayer& l : artifact.layers)  // safe
-      for (ArtifactSite* site : {&l.key, &l.value}) {
-        site->absmax = 10;
-        site->assessment.scale = ScaleNeed::Any;
-        site->assessment.at_one.fitness = Fitness::Fine;
-      }
-  }
-  Report judged() {
-    const Checkpoint checkpoint = Checkpoint::open(folder / "model");
-    Report report;
-    check_against({checkpoint, spec, stored, {}}, {artifact, statistics}, report);
-    return report;
-  }
-};
-
-TEST(ValidateFolder, SaysOfEachLayerWhetherOneIsSafe) {
-  struct Case {
-    const char* name;
-    Ids expected;
-    std::function<void(ArtifactSite&)> change;
-  };
-  const std::vector<Case> cases = {{"safe", {"S27"}, [](ArtifactSite&) {}},
-                                   {"one clipped", {"S14", "S27"}, [](ArtifactSite& s) { s.absmax = 448.5F; }},
-                                   {"the largest number", {"S15", "S27"}, [](ArtifactSite& s) { s.absmax = 448; }},
-                                   {"one worse",
-                                    {"S27", "S28"},
-                                    [](ArtifactSite& s) {
-                                      s.assessment.scale = ScaleNeed::Needed;
-                                      s.assessment.at_one.decided_by = s.assessment.at_scale.decided_by = Figure::Rel;
-                                      s.assessment.at_one.rel = 0.075;
-                                      s.assessment.at_one.severity = 0.6;
-                                      s.assessment.at_scale.rel = 0.025;
-                                      s.assessment.at_scale.severity = 0.2;
-                                    }},
-                                   {"one ruined at any scale", {"S16", "S27"}, [](ArtifactSite& s) {
-                                      s.assessment.at_one.fitness = Fitness::Keep16;
-                                      s.scale = 0.5F;
-                                    }}};
-  for (const Case& c : cases)
-    for (const bool has_scales : {true, false}) {
-      AtOne at_one(has_scales);
-      c.change(at_one.artifact.layers[1].value);
-      const Report report = at_one.judged();
-      EXPECT_EQ(ids_of(report), c.expected) << c.name << has_scales << "\n" << shown(report);
-      const auto note = std::ranges::find(report.findings, "S27", &Finding::rule);
-      EXPECT_EQ(note->what.starts_with("all measured layers"), c.expected.size() == 1) << c.name << note->what;
-    }
-}
-
-TEST(ValidateFolder, DoesNotCallSafeWhatItDoesNotKnow) {
-  const auto ids = [](bool has_scales, const std::function<void(AtOne&)>& change) {
-    AtOne at_one(has_scales);
-    change(at_one);
-    return ids_of(at_one.judged());
-  };
-  EXPECT_EQ(ids(false, [](AtOne& a) { a.stored.declaration = {}; }), Ids{});  // in 16 bits, as far as is known
-  EXPECT_EQ(ids(false, [](AtOne& a) { a.stored.declaration.scheme = "NVFP4"; }), Ids{});
-  EXPECT_EQ(ids(false, [](AtOne& a) { (*a.stored.declaration.scheme)["type"] = "int"; }), Ids{});
-  EXPECT_EQ(ids(false, [](AtOne& a) { (*a.stored.declaration.scheme)["dynamic"] = true; }), Ids{});
-  const auto says = [](const char* method, const char* algorithm) {
-    return [=](AtOne& a) {
-      a.stored.declaration = {};
-      a.stored.declaration.method = method;
-      a.stored.declaration.algorithm = algorithm;
-    };
-  };
-  EXPECT_EQ(ids(false, says("fp8", "FP8")), Ids{"S27"});
-  for (const char* other : {"INT8", "NVFP4", "fp8_e5m2", "none"})
-    EXPECT_EQ(ids(false, says("fp8", other)), Ids{}) << other;
-  EXPECT_EQ(ids(false, says("quark", "fp8_e4m3")), Ids{"S27"});
-  EXPECT_EQ(ids(false, says("quark", "int8")), Ids{});
-  EXPECT_EQ(ids(false, [](AtOne& a) { a.artifact.layers.clear(); }), Ids{});
-  EXPECT_EQ(ids(true, [](AtOne& a) { a.stored.tensors[2].values = {std::nanf("")}; }), Ids{});  // that is S01
-  EXPECT_EQ(ids(true, [](AtOne& a) { a.stored.tensors.pop_back(); }), Ids{});
 }
 
 TEST(ValidateFolder, NothingOfTheScaleFileIsAnError) {
