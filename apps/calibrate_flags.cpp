@@ -35,11 +35,16 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
     fail("--shard needs --stats FILE: a shard writes only statistics, for 'kvcal merge'");
 }
 
+// Of an option and others: "--check cannot be used with --mpi".
+auto refuser(const char* option) {
+  return [option](bool given, const char* other) {
+    if (given) fail(std::string(option) + " cannot be used with " + other);
+  };
+}
+
 // What leaves something else behind than the scales and statistics of a whole run.
 void check_if_changed(const CalibrateFlags& flags) {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) fail(std::string("--if-changed cannot be used with ") + name);
-  };
+  const auto refuse = refuser("--if-changed");
   refuse(flags.dry_run, "--dry-run");
   refuse(!flags.shard.empty(), "--shard, which writes no scale file");
   refuse(flags.until_stable.has_value(), "--until-stable, whose limit the scale file does not record");
@@ -48,9 +53,7 @@ void check_if_changed(const CalibrateFlags& flags) {
 
 // Each writes OUT, and what else belongs to one model alone has no place.
 void check_refits(const CalibrateFlags& flags) {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) fail(std::string("--refits cannot be used with ") + name);
-  };
+  const auto refuse = refuser("--refits");
   refuse(flags.dry_run, "--dry-run");
   refuse(flags.if_changed, "--if-changed");
   refuse(flags.resume, "--resume");
@@ -64,9 +67,7 @@ void check_refits(const CalibrateFlags& flags) {
 
 // --check runs nothing and writes nothing.
 void check_check(const CalibrateFlags& flags) {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) fail(std::string("--check, which runs and writes nothing, cannot be used with ") + name);
-  };
+  const auto refuse = refuser("--check, which runs and writes nothing,");
   refuse(flags.if_changed, "--if-changed");
   refuse(flags.dry_run, "--dry-run");
   refuse(flags.output.force, "--force");

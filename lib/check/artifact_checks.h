@@ -19,6 +19,9 @@ std::string number_text(double x);
 inline bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
 inline bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
 
+/// Rule S15: the share of a format's range that the largest magnitude may take, so that other prompts have room.
+inline constexpr double kMostInUse = 0.9;
+
 /// Format, version, schema, members that nobody knows. What check_numbers found is not said again.
 void check_schema_of(const Json& document, std::string_view schema, Report& report);
 
@@ -44,7 +47,8 @@ void check_quality(const Artifact& artifact, Report& report);
 /// the format's.
 std::string_view fault_at_one(const ArtifactSite& site, double max);
 
-/// What rounding does there, for S28 and S16: "rel 1 of at most 0.125; 0.022 at 0.00048828125".
+/// What rounding does there, for S28 and S16: "rel 1 of at most 0.125, measured; 45.5 times the error at
+/// 0.00048828125".
 std::string text_at_one(const Artifact& artifact, const ArtifactSite& site);
 
 /// Rule S27, of a cache that runs at 1.0 throughout: the layers without fault, and what speaks for it.

@@ -66,7 +66,7 @@ const char* cause_of(double scale, double absmax, double max) {
   const double inverted = std::fabs(std::log2(scale * absmax / max)), raw = std::fabs(std::log2(scale / absmax));
   if (raw < 1 && raw < inverted && absmax > 8) return "S10";
   if (inverted < 1.5 && inverted < std::fabs(std::log2(scale * max / absmax)) - 2) return "S09";
-  return absmax > max * scale * (1 + kSlack) ? "S14" : absmax > 0.9 * max * scale ? "S15" : nullptr;
+  return absmax > max * scale * (1 + kSlack) ? "S14" : absmax > kMostInUse * max * scale ? "S15" : nullptr;
 }
 
 /// Of producers that measured one part of what the scale is for: their scale is exactly that part's, and clips the
@@ -87,13 +87,17 @@ bool is_of_one_rank(double scale, const std::vector<float>& heads, double max) {
 class Comparison {
  public:
   Comparison(const FolderUnderTest& f, const Reference& r, Report& report)
-      : f_(f), r_(r), max_(r.artifact.quantization.max), report_(report) {}
+      : f_(f),
+        r_(r),
+        max_(r.artifact.quantization.max),
+        report_(report),
+        judges_absent_(is_judged_at_one(f, r) && has_none(f)) {}
 
   void layer(const ArtifactLayer& l, const KvLayout& cache) {
     const StoredScale *key = only(cache, Site::Key), *value = only(cache, Site::Value);
     if (const StoredScale* both = only(cache, Site::KeyAndValue)) key = value = both;
     n_sites_ += cached_sites(l).size();
-    if (is_judged_at_one(f_, r_) && has_none(f_)) return absent(l, cache);
+    if (judges_absent_) return absent(l, cache);
     if (l.is_mla()) {
       if (key) site(*key, measured(l.latent, cache, CacheSite::Latent));
       return;
@@ -210,7 +214,9 @@ class Comparison {
   }
 
   /// The smallest scale that a rule about ranges lets pass: S15 asks for a tenth of headroom.
-  double least(std::string_view rule, double absmax) const { return absmax / (rule == "S15" ? 0.9 * max_ : max_); }
+  double least(std::string_view rule, double absmax) const {
+    return absmax / (rule == "S15" ? kMostInUse * max_ : max_);
+  }
 
   /// Half the smallest subnormal: below, a value rounds to zero.
   double smallest() const { return number_format(r_.artifact.quantization.dtype).smallest_subnormal / 2; }
@@ -240,6 +246,7 @@ class Comparison {
   const Reference& r_;
   double max_;
   Report& report_;
+  bool judges_absent_;  // 1.0, where the folder has no scales
   size_t n_sites_ = 0, n_at_one_ = 0;
 };
 

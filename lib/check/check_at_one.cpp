@@ -42,7 +42,7 @@ std::string_view fault_at_one(const ArtifactSite& site, double max) {
   if (above(site.absmax, max)) return "S14";
   if (site.assessment.scale == ScaleNeed::Needed) return "S28";
   if (site.assessment.at_one.fitness == Fitness::Keep16) return "S16";
-  return above(site.absmax, 0.9 * max) ? "S15" : "";
+  return above(site.absmax, kMostInUse * max) ? "S15" : "";
 }
 
 std::string text_at_one(const Artifact& artifact, const ArtifactSite& site) {

@@ -122,8 +122,8 @@ void check_site(const ArtifactSite& site, const ArtifactQuantization& q, const s
   if (report.has_below(path + ".absmax") || report.has_below(path + ".envelope")) return;
   if (!fits(site, q))
     report_misfit(site.scale, site.absmax, bounds_of(range_of(site), q), q, path + ".scale", report);
-  else if (q.headroom && q.dtype.starts_with("fp8") && site.absmax > 0.9 * q.max * site.scale)
-    report.add("S15", path + ".scale", "the share of the range in use", "at most 0.9",
+  else if (q.headroom && q.dtype.starts_with("fp8") && site.absmax > kMostInUse * q.max * site.scale)
+    report.add("S15", path + ".scale", "the share of the range in use", "at most " + number_text(kMostInUse),
                number_text(site.absmax / (q.max * site.scale)));
   check_heads(site, q, path, report);
   check_channels(site, q, path, report);
