@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "build_info.h"
-#include "prefill/memory_plan.h"
 #include "shard_flag.h"
 #include "signals.h"
 #include "stats/further_members.h"

@@ -2,20 +2,35 @@
 #include <array>
 #include <cstring>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/residual_rows.h"
+#include "kernels/runtime/device.h"
 
 namespace kvcal::cuda {
+namespace {
+
+// CUDA counts as taken there what the system keeps of files and would give up. A machine whose memory is all taken
+// stops altogether: a part stays.
+uint64_t shareable(uint64_t available) { return available - available / 100 * 15; }
+
+}  // namespace
 
 Tensor CudaBackend::temporary(const Shape& shape, DType dtype) { return arena_.allocate(shape, dtype); }
 
 void CudaBackend::end_batch() { arena_.reset(); }
 
 DeviceMemory CudaBackend::device_memory() const {
+  DeviceMemory memory{.own = true,
+                      .is_hosts = is_integrated(),
+                      .free_bytes = 0,
+                      .temporaries_peak = arena_.peak(),
+                      .persistent_peak = heap_ ? heap_->peak() : 0};
   size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for the free memory of the device");
-  return {true, free, arena_.peak(), heap_ ? heap_->peak() : 0};
+  memory.free_bytes = memory.is_hosts ? shareable(available_memory()) : free;
+  return memory;
 }
 
 void CudaBackend::reserve(const MemoryReserve& bytes) {

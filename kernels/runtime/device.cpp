@@ -49,4 +49,11 @@ void use_device(int device) {
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "letting threads sleep that wait for the device");
 }
 
+bool is_integrated() {
+  int device = 0, integrated = 0;
+  check(cudaGetDevice(&device), "asking for the current device");
+  check(cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, device), "asking whose memory the device has");
+  return integrated != 0;
+}
+
 }  // namespace kvcal::cuda

@@ -7,4 +7,7 @@ namespace kvcal::cuda {
 /// for this library, no such device, or one too old for the kernels.
 void use_device(int device);
 
+/// Whether the current device computes in the host's memory: GB10, Jetson.
+bool is_integrated();
+
 }  // namespace kvcal::cuda

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/available_memory.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
 #include "checkpoint/fingerprint.h"
 #include "model/towers/towers.h"
-#include "prefill/memory_plan.h"
 #include "prefill/picture_rows.h"
 
 namespace kvcal {

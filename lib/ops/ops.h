@@ -160,6 +160,7 @@ struct TapTables {
 /// A device's own memory; nothing for a backend that computes in the host's.
 struct DeviceMemory {
   bool own = false;
+  bool is_hosts = false;                               // an integrated GPU: its memory is the host's
   uint64_t free_bytes = 0;                             // now, beside what reserve() took
   uint64_t temporaries_peak = 0, persistent_peak = 0;  // the most in use of what reserve() took
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "prefill/footprint.h"
 
@@ -131,6 +133,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   }
   plan.states += static_cast<uint64_t>(most) * choice_bytes_per_token(run.spec, run.sequences);
   plan.activations = activation_bytes(run, most);
+  if (run.options.device.is_hosts) plan.program += std::exchange(plan.host, 0);  // one memory, one budget
   return plan;
 }
 

@@ -1,8 +1,8 @@
 #include "prefill/memory_plan.h"
 
 #include <algorithm>
-#include <fstream>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "prefill/device_plan.h"
 #include "prefill/footprint.h"
@@ -116,21 +116,6 @@ int64_t useful_rows(const ModelSpec& spec) {
   double rows = kUsefulRows;
   for (const LayerSpec& layer : spec.layers) rows = std::max(rows, kExpertRows / layer.expert_share);
   return static_cast<int64_t>(std::min<double>(rows, kMostUsefulRows));
-}
-
-uint64_t available_memory() {
-  uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    uint64_t kib = 0;
-    meminfo >> kib;
-    if (key == "MemAvailable:") available = kib << 10;
-    std::getline(meminfo, unit);
-  }
-  uint64_t limit = 0, used = 0;
-  std::ifstream maximum("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
-  if (maximum >> limit && current >> used && limit > used) available = std::min(available, limit - used);
-  return available ? available : uint64_t{4} << 30;
 }
 
 }  // namespace kvcal

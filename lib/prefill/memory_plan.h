@@ -56,7 +56,4 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
 /// Rows of a batch on the CPU beyond which no product gets faster.
 int64_t useful_rows(const ModelSpec& spec);
 
-/// Memory this process may take, from the system's available memory and the control group's limit.
-uint64_t available_memory();
-
 }  // namespace kvcal

@@ -114,10 +114,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (attribute != cudaDevAttrIntegrated || device < 0 || device >= emulator::n_devices()) return cudaErrorInvalidValue;
+  *value = device_is("integrated");
+  return cudaSuccess;
+}
+
+// Of an integrated one nearly none: what the system keeps of files is not free to CUDA.
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = emulator::device_memory();
   *free = *total - std::min(*total, emulator::device_bytes_in_use());
-  if (device_is("full")) *free = size_t{1} << 20;
+  if (device_is("full") || device_is("integrated")) *free = size_t{1} << 20;
   return cudaSuccess;
 }
 

@@ -71,6 +71,24 @@ TEST(DevicePlan, NumbersByHand) {
   EXPECT_EQ(plan.reserve().persistent, plan.weights + plan.residual);
 }
 
+// Where the host's memory is the device's, too, both draw on one budget, and nothing is gained by going to the host.
+TEST(DevicePlan, OfOneMemoryTheHostsPartCounts) {
+  MemoryOptions options = device(139 * kGiB);
+  options.device.is_hosts = true;
+  const SequencePlan run = sequences(512, 2048);
+  const MemoryPlan apart = plan_device_memory(some_model(), run, device(139 * kGiB)),
+                   plan = plan_device_memory(some_model(), run, options);
+  EXPECT_GT(apart.host, 0U);
+  EXPECT_EQ(plan.host, 0U);
+  EXPECT_EQ(plan.total(), apart.total() + apart.host);
+  EXPECT_EQ(plan.reserve().persistent, apart.reserve().persistent);
+  options.device.free_bytes = 4 * kGiB;
+  EXPECT_EQ(plan_device_memory(some_model(), run, options).residual_place, ResidualPlace::Device);
+  options.device.free_bytes = 3 * kGiB;  // the stream has 2 GiB, wherever it lies
+  EXPECT_NO_THROW(plan_device_memory(some_model(), run, device(3 * kGiB)));
+  EXPECT_THROW(plan_device_memory(some_model(), run, options), Error);
+}
+
 // Weights that are decoded on the device come in as many bytes as the reader's ring has; the host needs no more.
 TEST(DevicePlan, WeightsThatAreDecodedThereCount) {
   const MemoryPlan plain = plan_device_memory(some_model(), sequences(512, 2048), device(139 * kGiB)),

@@ -106,6 +106,7 @@ using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
                           cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaDeviceScheduleBlockingSync = 4;
+enum cudaDeviceAttr { cudaDevAttrIntegrated = 18 };
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
@@ -123,6 +124,7 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaSetDeviceFlags(unsigned flags);  // of the current device
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
