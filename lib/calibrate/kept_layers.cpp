@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/checksum.h"
 
 namespace kvcal {
