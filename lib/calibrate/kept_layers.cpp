@@ -27,8 +27,9 @@ void add_tensor(const Checkpoint& checkpoint, const std::string& name, Checksum&
 }
 
 int layers_apart(const OpenedModel& model, const MemoryPlan& plan, uint64_t rows_bytes) {
-  const uint64_t room = plan.on_device ? available_memory() : plan.budget;
-  const uint64_t available = room - std::min(room, plan.on_device ? plan.host : plan.total());
+  const bool beside = plan.on_device && !plan.one_memory;
+  const uint64_t room = beside ? available_memory() : plan.budget, taken = beside ? plan.host : plan.total();
+  const uint64_t available = room - std::min(room, taken);
   const uint64_t n_layers = model.spec().layers.size();
   const uint64_t most = std::min(n_layers, available / 2 / std::max<uint64_t>(rows_bytes, 1));
   return most == 0 ? 0 : static_cast<int>((n_layers + most - 1) / most);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/available_memory.h"
 #include "base/error.h"
@@ -113,6 +112,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.budget = run.options.device.free_bytes;
   if (run.options.budget) plan.budget = std::min(plan.budget, run.options.budget);
   plan.program = kLibraryBytes + (run.weights == WeightForm::Encoded ? kDecodingBytes : 0);
+  plan.one_memory = run.options.device.is_hosts;
   plan.host = kHostBytes + static_cast<uint64_t>(run.options.n_devices) * (kRingBytes + run.options.statistics_bytes);
   plan.weights = weight_bytes(run);
   plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision) +
@@ -133,7 +133,6 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   }
   plan.states += static_cast<uint64_t>(most) * choice_bytes_per_token(run.spec, run.sequences);
   plan.activations = activation_bytes(run, most);
-  if (run.options.device.is_hosts) plan.program += std::exchange(plan.host, 0);  // one memory, one budget
   return plan;
 }
 
@@ -145,7 +144,8 @@ bool fits(const MemoryPlan& plan) { return plan.total() <= plan.budget; }
        bytes_text(plan.residual) + (plan.residual_place == ResidualPlace::Host ? " for two batches" : "") +
        ", one batch of " + std::to_string(plan.chunk_tokens) + " tokens " + bytes_text(plan.activations) + ", states " +
        bytes_text(plan.states) + ", statistics " + bytes_text(plan.statistics) + ", libraries " +
-       bytes_text(plan.program) + "); reduce --chunk-tokens or use shorter sequences");
+       bytes_text(plan.program) + (plan.one_memory ? ", pinned for transfers " + bytes_text(plan.host) : "") +
+       "); reduce --chunk-tokens or use shorter sequences");
 }
 
 }  // namespace

@@ -40,12 +40,15 @@ struct MemoryPlan {
   uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer; rows that later layers share
   uint64_t statistics = 0;
   uint64_t budget = 0;
-  bool on_device = false;  // all of the above is of a device's memory; `program` what its libraries may take
+  bool on_device = false;   // all of the above is of a device's memory; `program` what its libraries may take
+  bool one_memory = false;  // which is the host's: `host` is of the same budget
   ResidualPlace residual_place = ResidualPlace::Device;  // Host: `residual` is the room for two batches
   uint64_t host = 0;                                     // with a device: pinned memory of the host
   MemoryReserve reserve() const { return {activations, weights + residual + states + statistics}; }
   Cut cut() const { return on_device ? Cut::LongOnly : Cut::Anywhere; }
-  uint64_t total() const { return program + weights + mapped + residual + activations + states + statistics; }
+  uint64_t total() const {
+    return program + weights + mapped + residual + activations + states + statistics + (one_memory ? host : 0);
+  }
 };
 
 /// Sizes the batches so that the run fits the budget. On a device the residual stream stays there as long as that

@@ -54,6 +54,13 @@ TEST_F(KeptLayersTest, LeaveRoomForPinnedMemory) {
   EXPECT_TRUE(keeps());
   plan.host = kMost;
   EXPECT_FALSE(keeps());
+  // Of one memory with the device they have what its plan leaves.
+  plan.one_memory = true;
+  plan.host = 0;
+  plan.budget = 2 * 8 * 100;
+  EXPECT_TRUE(keeps());
+  plan.weights = 2 * 8 * 100;
+  EXPECT_FALSE(keeps());
 }
 
 }  // namespace
