@@ -11,6 +11,8 @@
 #include "build_info.h"
 #include "idle_options.h"
 #include "output_file.h"
+#include "report/evidence_page.h"
+#include "report/markdown.h"
 #include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
@@ -24,7 +26,7 @@ struct ReportFlags {
   std::string input;
   std::filesystem::path out = "report.html";
   std::string evaluation;
-  bool force = false, quiet = false;
+  bool evidence = false, markdown = false, force = false, quiet = false;
   SolveFlags solve;
   std::string solving_option;  // the first of them that was given
 };
@@ -55,45 +57,43 @@ Opened open(const ReportFlags& flags) {
   return {std::move(statistics), std::move(artifact), options};
 }
 
-struct Evaluated {
-  SavedEvaluation evaluation;
-  std::string as;  // the variant with the scales of the page; "": none is known to have them
-};
-
 /// The SHA-256 of the page's scale file, or of the one that these statistics and options give.
 std::string sha256_of_scales(const ReportFlags& flags, const Artifact& artifact) {
   return sha256_hex(is_scale_file(flags.input) ? read_artifact_text(flags.input) : artifact_text(artifact));
 }
 
-/// Of this model, and of these scales where a scale file is shown and the evaluation names some.
-Evaluated evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
-  SavedEvaluation evaluation = read_evaluation(flags.evaluation);
-  const auto not_of = [&](const std::string& what, const std::string& is, const std::string& expected) {
-    fail(quoted(flags.evaluation) + ": is for other " + what + " than " + quoted(flags.input) + ": " +
-         is.substr(0, 12) + ", expected " + expected.substr(0, 12));
-  };
-  if (evaluation.model.weights_fingerprint != artifact.model.weights_fingerprint)
-    not_of("weights", evaluation.model.weights_fingerprint, artifact.model.weights_fingerprint);
-  const std::string sha256 = sha256_of_scales(flags, artifact);
-  for (const auto& [name, of] : evaluation.files)
-    if (of == sha256) return {std::move(evaluation), name};
-  if (is_scale_file(flags.input) && !evaluation.sha256_of("file").empty())
-    not_of("scales", evaluation.sha256_of("file"), sha256);
-  return {std::move(evaluation), ""};
+std::optional<Evaluated> evaluated_in(const ReportFlags& flags, const Artifact& artifact) {
+  if (flags.evaluation.empty()) return std::nullopt;
+  return evaluated(read_evaluation(flags.evaluation), flags.evaluation,
+                   {artifact, flags.input, sha256_of_scales(flags, artifact), is_scale_file(flags.input)});
+}
+
+/// The page or the summary.
+std::string report_text(const ReportFlags& flags) {
+  const std::string version = std::string("kvcal ") + build_info().version;
+  if (flags.evidence)
+    return evidence_page(read_artifact_text(flags.input), read_evaluation_text(flags.evaluation), version);
+  const Opened opened = open(flags);
+  ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
+                       std::filesystem::path(flags.input).filename().string(), version, opened.options};
+  const std::optional<Evaluated> found = evaluated_in(flags, opened.artifact);
+  input.evaluation = found ? &found->evaluation : nullptr;
+  input.evaluated_as = found ? found->as : "";
+  return flags.markdown ? report_markdown(input) : report_html(input);
+}
+
+void check_flags(const ReportFlags& flags) {
+  if ((flags.evidence || flags.markdown) && flags.evaluation.empty())
+    fail(std::string(flags.evidence ? "--evidence" : "--markdown") + " needs --evaluation");
+  if (!flags.evidence || is_scale_file(flags.input)) return;
+  expect_kind(FileKind::ScaleFile, kExpectedScales, flags.input);
 }
 
 Exit run(const ReportFlags& flags) {
+  check_flags(flags);
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   check_output(flags.out, existing);
-  const Opened opened = open(flags);
-  ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
-                       std::filesystem::path(flags.input).filename().string(),
-                       std::string("kvcal ") + build_info().version, opened.options};
-  std::optional<Evaluated> evaluated;
-  if (!flags.evaluation.empty()) evaluated = evaluation_for(flags, opened.artifact);
-  input.evaluation = evaluated ? &evaluated->evaluation : nullptr;
-  input.evaluated_as = evaluated ? evaluated->as : "";
-  const std::string page = report_html(input);
+  const std::string page = report_text(flags);
   write_output(flags.out, page, existing);
   if (!flags.quiet) say("kvcal: ", output_name(flags.out), ", ", (page.size() + 1023) / 1024, " KiB");
   return Exit::Done;
@@ -106,7 +106,13 @@ void add_report(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("--evaluation", flags->evaluation, "Show what kvcal evaluate found, too")->type_name("FILE");
-  verb->add_option("-o,--out", flags->out, "HTML file to write; - prints it (default: report.html)")->type_name("FILE");
+  verb->add_flag("--evidence", flags->evidence,
+                 "Carry the scale file and the evaluation in the page, for reviewers and for validate");
+  verb->add_flag("--markdown", flags->markdown,
+                 "Write a short summary of the evaluation, for a pull request or a model card")
+      ->excludes("--evidence");
+  verb->add_option("-o,--out", flags->out, "File to write; - prints it (default: report.html, report.md)")
+      ->type_name("FILE");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
   const std::vector<CLI::Option*> own = verb->get_options();
@@ -116,12 +122,13 @@ void add_report(CLI::App& app, Job& chosen) {
       "  kvcal report run.kvstats -o report.html\n"
       "  kvcal report run.kvstats --policy pow2 -o pow2.html\n"
       "  kvcal report kv-cache-scales.json -o report.html\n"
-      "  kvcal report kv-cache-scales.json --evaluation evaluation.json");
+      "  kvcal report kv-cache-scales.json --evaluation evaluation.json --evidence");
   verb->callback([flags, own, verb, &chosen] {
     for (const CLI::Option* option : verb->get_options())
       if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())
         flags->solving_option = option->get_name();
     flags->solve.refuse_idle_options(*verb);
+    if (flags->markdown && verb->get_option("--out")->count() == 0) flags->out = "report.md";
     refuse_idle_force(*verb, flags->out);
     chosen = [flags] { return run(*flags); };
   });

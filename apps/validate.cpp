@@ -17,6 +17,7 @@
 #include "export/pack.h"
 #include "hub_cache.h"
 #include "idle_options.h"
+#include "report/evidence_page.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "table.h"
@@ -118,13 +119,13 @@ Report report_on_evaluation(const ValidateFlags& flags, const ValidateInput& inp
   return validate_evaluation(input.text(), {model ? &*model : nullptr, flags.scales, beside});
 }
 
-Report report_on_scales(const ValidateFlags& flags, const ValidateInput& input, const std::string& schema) {
+Report report_on_scales(const ValidateFlags& flags, const std::string& text, const std::string& schema) {
   const std::optional<ModelIdentity> model = model_of(flags);
   const std::vector<Server> servers = servers_of(flags);
-  Report report = validate_artifact(input.text(), schema, model ? &*model : nullptr);
+  Report report = validate_artifact(text, schema, model ? &*model : nullptr);
   if (report.has_errors()) return report;
-  check_as_side_file(input.text(), servers, report);
-  if (flags.n_ranks > 0) check_ranks(input.text(), flags.n_ranks, report);
+  check_as_side_file(text, servers, report);
+  if (flags.n_ranks > 0) check_ranks(text, flags.n_ranks, report);
   return report;
 }
 
@@ -163,7 +164,7 @@ Validated validated_pack(const ValidateFlags& flags, const std::string& schema) 
   const std::optional<Pack> pack = sound_pack(flags.file, model, report);
   if (!pack) return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
   const ValidateInput scales(pack->scales().string());
-  report.merge(report_on_scales(flags, scales, schema), pack->scales().string());
+  report.merge(report_on_scales(flags, scales.text(), schema), pack->scales().string());
   if (!report.has_errors())
     if (const Artifact artifact = artifact_from_json(parse_json(scales.text()));
         artifact.quantization.dtype == "fp8_e4m3")
@@ -175,8 +176,39 @@ Validated validated_pack(const ValidateFlags& flags, const std::string& schema) 
   return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
 }
 
+/// Whether the page shows what its files say: made again of them it is the same.
+void check_page(const std::string& page, const std::vector<CarriedFile>& files, Report& report) {
+  const std::string here = std::string("kvcal ") + build_info().version, writer = writer_of(page);
+  report.evaluated({"A08"});
+  if (writer != here)
+    return report.add("A08", "",
+                      "written by " + printable(writer, 40) + ": what it shows cannot be compared by " + here);
+  try {
+    if (evidence_page(files[0].text, files[1].text, here) != page)
+      report.add("A08", "", "the page shows something else than the files that it carries");
+  } catch (const Error& e) {
+    report.add("A08", "", e.what());
+  }
+}
+
+/// The files that a page carries are checked like any, and the page against them.
+Validated validated_page(const ValidateFlags& flags, const std::string& schema, const ValidateInput& input) {
+  if (!flags.statistics.empty() || !flags.scales.empty())
+    fail("validate: --stats and --scales are not for pages, and " + quoted(input.name()) + " is one");
+  const std::vector<CarriedFile> files = while_doing(quoted(input.name()), [&] { return carried_files(input.text()); });
+  if (files.size() != 2)
+    fail(quoted(input.name()) + " is a page that carries no files to check; write it with kvcal report --evidence");
+  Report report;
+  report.merge(report_on_scales(flags, files[0].text, schema), files[0].name);
+  const std::optional<ModelIdentity> model = model_of(flags);
+  report.merge(validate_evaluation(files[1].text, {model ? &*model : nullptr, {}, {}}), files[1].name);
+  if (!report.has_errors()) check_page(input.text(), files, report);
+  return {input.name(), std::move(report), flags.strict, {}, flags.verbose};
+}
+
 Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
   const ValidateInput input(flags.file);
+  if (input.kind() == FileKind::ReportPage) return validated_page(flags, schema, input);
   const bool is_evaluation = input.kind() == FileKind::Evaluation;
   if (!is_evaluation && (!flags.statistics.empty() || !flags.scales.empty()))
     fail("validate: --scales and --stats need a checkpoint folder as FILE, --scales also takes an evaluation; " +
@@ -184,7 +216,7 @@ Validated validated_file(const ValidateFlags& flags, const std::string& schema) 
   return {input.name(),
           is_evaluation                          ? report_on_evaluation(flags, input)
           : input.kind() == FileKind::Statistics ? report_on_statistics(flags, input, schema)
-                                                 : report_on_scales(flags, input, schema),
+                                                 : report_on_scales(flags, input.text(), schema),
           flags.strict,
           {},
           flags.verbose};
@@ -218,8 +250,8 @@ void add_validate(CLI::App& app, Job& chosen) {
   CLI::App* verb =
       app.add_subcommand("validate", "Check a scale file, statistics, an evaluation or a checkpoint with KV scales");
   verb->add_option("FILE", flags->file,
-                   "kv-cache-scales.json, a statistics file, evaluation.json ('-': standard input), a checkpoint "
-                   "folder with KV scales, or a pack");
+                   "kv-cache-scales.json, a statistics file, evaluation.json ('-': standard input), a page of 'report "
+                   "--evidence', a checkpoint folder with KV scales, or a pack");
   verb->add_option("--model", flags->model, "Checkpoint folder that the file is for")->type_name("MODEL");
   verb->add_option("--server", flags->servers,
                    "Server to check for, such as vllm@0.33 or sglang@0.5.23 (default for folders: both)")

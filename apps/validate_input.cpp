@@ -55,7 +55,7 @@ ValidateInput::ValidateInput(const std::string& file) : name_(file), path_(file)
     read_regular_file();
   }
   using enum FileKind;
-  const auto is_checked = {Unknown, ScaleFile, Statistics, Evaluation};
+  const auto is_checked = {Unknown, ScaleFile, Statistics, Evaluation, ReportPage};
   if (std::ranges::find(is_checked, kind_) == is_checked.end()) fail(other_kind(name_, kind_, kExpected));
 }
 

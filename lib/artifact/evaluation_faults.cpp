@@ -25,6 +25,7 @@ class Faults {
     variants();
     for (size_t i = 0; i < e_.variants.size(); ++i) variant(e_.variants[i], "variants[" + std::to_string(i) + "]");
     prompts();
+    if (e_.conclusion) conclusion(*e_.conclusion);
     layers();
     if (e_.recipe) recipe(*e_.recipe);
     answers();
@@ -37,7 +38,8 @@ class Faults {
   }
 
   void at_most(About about, const std::string& path, const char* what, double figure, double most) {
-    if (figure > most * (1 + kRounding)) add(about, path, what, "at most " + number_of(most), number_of(figure));
+    if (figure > most + std::abs(most) * kRounding)
+      add(about, path, what, "at most " + number_of(most), number_of(figure));
   }
 
   void equal(const std::string& path, const char* what, double actual, double expected) {
@@ -58,6 +60,29 @@ class Faults {
       if (!files.insert(e_.files[i].first).second)
         add(About::Variants, "files[" + std::to_string(i) + "].name", "a file's name", "one that is not taken",
             quoted(e_.files[i].first));
+  }
+
+  void estimate(const std::optional<SavedEstimate>& s, const std::string& path) {
+    if (s && s->interval)
+      at_most(About::Figures, path, "where an interval begins", s->interval->first, s->interval->second);
+  }
+
+  void known(const std::string& name, const std::string& path) {
+    if (std::ranges::find(e_.variants, name, &SavedVariant::name) == e_.variants.end())
+      add(About::Variants, path, "a variant's name", "one of 'variants'", quoted(name));
+  }
+
+  void conclusion(const SavedConclusion& c) {
+    for (const auto& [name, v] : c.variants) {
+      const std::string path = "conclusion.variants." + name;
+      known(name, path);
+      for (const auto& s : {v.kl, std::optional(v.top1), v.correct, v.times_floor}) estimate(s, path);
+    }
+    for (size_t i = 0; i < c.pairs.size(); ++i) {
+      const std::string path = "conclusion.pairs[" + std::to_string(i) + "]";
+      for (const std::string& name : {c.pairs[i].variant, c.pairs[i].against}) known(name, path);
+      estimate(c.pairs[i].kl, path);
+    }
   }
 
   void figures(const SavedFigures& f, const std::string& path, bool of_reference) {

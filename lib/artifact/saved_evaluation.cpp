@@ -88,6 +88,38 @@ SavedPrompt prompt_from(const Object& block) {
           })};
 }
 
+SavedEstimate estimate_from(const Object& block) {
+  SavedEstimate estimate{block.number("value"), {}};
+  if (!block.has("interval")) return estimate;
+  const Json& interval = block.array("interval");
+  estimate.interval = std::pair(interval.at(0).get<double>(), interval.at(1).get<double>());
+  return estimate;
+}
+
+std::optional<SavedEstimate> optional_estimate(const Object& block, const char* key) {
+  return block.has(key) ? std::optional(estimate_from(block.object(key))) : std::nullopt;
+}
+
+SavedConclusion conclusion_from(const Object& block) {
+  SavedConclusion c;
+  c.n_groups = block.count("n_groups");
+  c.n_tokens = block.count("n_tokens");
+  c.variants = members_of(block, "variants", [](const Object& variant) {
+    return SavedConclusion::Variant{optional_estimate(variant, "kl"),
+                                    estimate_from(variant.object("top1")),
+                                    optional_estimate(variant, "correct"),
+                                    {}};
+  });
+  if (block.has("times_floor")) {
+    const Object times = block.object("times_floor");
+    for (auto& [name, variant] : c.variants) variant.times_floor = optional_estimate(times, name.c_str());
+  }
+  c.pairs = all_of(block, "pairs", [](const Object& pair) {
+    return SavedConclusion::Pair{pair.string("variant"), pair.string("against"), estimate_from(pair.object("kl"))};
+  });
+  return c;
+}
+
 SavedAnswer answer_from(const Object& block) {
   SavedAnswer a;
   a.text = block.string("text");
@@ -120,6 +152,11 @@ void check_satisfies_schema(const Json& json) {
 
 }  // namespace
 
+std::string SavedEvaluation::variant_of(std::string_view sha256) const {
+  const auto file = std::ranges::find(files, sha256, [](const auto& f) { return std::string_view(f.second); });
+  return file == files.end() ? "" : file->first;
+}
+
 std::string SavedEvaluation::sha256_of(std::string_view name) const {
   const auto file = std::ranges::find(files, name, [](const auto& f) { return std::string_view(f.first); });
   return file == files.end() ? "" : file->second;
@@ -150,10 +187,13 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.prompts_sha256 = prompts.string("sha256");
   e.n_prompts = prompts.count("n_prompts");
   e.n_tokens = prompts.count("n_tokens");
+  if (file.has("keep_recent")) e.keep_recent = file.count("keep_recent");
+  if (file.has("state_chunk")) e.state_chunk = file.count("state_chunk");
   e.files = all_of(file, "files",
                    [](const Object& block) { return std::pair(block.string("name"), block.string("sha256")); });
   e.variants = all_of(file, "variants", variant_from);
   e.by_prompt = all_of(file, "by_prompt", prompt_from);
+  if (file.has("conclusion")) e.conclusion = conclusion_from(file.object("conclusion"));
   e.layers = all_of(file, "layers", [](const Object& block) {
     return SavedLayer{block.count("index"), block.optional_number("kl"), block.number("top1")};
   });

@@ -91,13 +91,38 @@ struct SavedRecipe {
   std::vector<std::pair<int64_t, std::string>> layers;  // by index; "bf16": the cache as it is
 };
 
+/// With its interval of 95 %, where prompts are enough for one.
+struct SavedEstimate {
+  double value = 0;
+  std::optional<std::pair<double, double>> interval;
+};
+
+/// What the prompts show of others like them.
+struct SavedConclusion {
+  struct Variant {
+    std::optional<SavedEstimate> kl;  // mean; none: some logits are not finite
+    SavedEstimate top1;
+    std::optional<SavedEstimate> correct, times_floor;
+  };
+  /// By how much the mean KL of a variant is above another's at the same tokens.
+  struct Pair {
+    std::string variant, against;
+    SavedEstimate kl;
+  };
+  int64_t n_groups = 0, n_tokens = 0;  // prompts that differ, tokens without repeated ones
+  std::vector<std::pair<std::string, Variant>> variants;
+  std::vector<Pair> pairs;
+};
+
 struct SavedEvaluation {
   std::string tool_version, precision, isa, prompts_sha256;
   int64_t n_prompts = 0, n_tokens = 0;
   ModelInfo model;
+  int64_t keep_recent = 0, state_chunk = 1;                // as evaluate's options
   std::vector<std::pair<std::string, std::string>> files;  // name ("file", "file_2", "statistics") and SHA-256
   std::vector<SavedVariant> variants;                      // the reference first
   std::vector<SavedPrompt> by_prompt;                      // empty: of a file before 1.1
+  std::optional<SavedConclusion> conclusion;               // none: of a file before 1.1
   std::vector<SavedLayer> layers;                          // ascending; empty: --per-layer was not given
   std::optional<int64_t> n_sampled_prompts;                // that layers were measured on; none: all
   std::optional<SavedRecipe> recipe;
@@ -105,6 +130,9 @@ struct SavedEvaluation {
 
   /// SHA-256 of a file that it was made with; "" where there is none of that name.
   std::string sha256_of(std::string_view name) const;
+
+  /// The name of the variant with the scales of a file of this SHA-256; "" where there is none.
+  std::string variant_of(std::string_view sha256) const;
 };
 
 /// What a part of the file contradicts, so that it cannot have been written so.

@@ -1,5 +1,6 @@
 #include "base/base64.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace kvcal {
@@ -29,6 +30,18 @@ std::optional<std::string> bytes_of_base64(std::string_view digits) {
     bytes += static_cast<char>(bits >> n_bits & 0xFF);
   }
   return bytes;
+}
+
+std::string base64_of(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string digits;
+  digits.reserve((bytes.size() + 2) / 3 * 4);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min<size_t>(bytes.size(), 3))) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) bits = bits << 8 | (i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0U);
+    for (size_t i = 0; i < 4; ++i) digits += i <= bytes.size() ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return digits;
 }
 
 }  // namespace kvcal

@@ -11,4 +11,7 @@ namespace kvcal {
 /// no byte are dropped.
 std::optional<std::string> bytes_of_base64(std::string_view digits);
 
+/// The digits of bytes, with the '=' behind them.
+std::string base64_of(std::string_view bytes);
+
 }  // namespace kvcal

@@ -40,6 +40,7 @@ constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
 constexpr std::string_view kExport = "export the scales again with kvcal export";
 constexpr std::string_view kEvaluation = "an evaluation";
+constexpr std::string_view kPage = "a page of report --evidence";
 constexpr std::string_view kEvaluate = "evaluate again; do not edit evaluations by hand";
 constexpr std::string_view kCompare = "compare with what was measured: --scales or --stats";
 inline constexpr std::array kRules = {
@@ -52,6 +53,8 @@ inline constexpr std::array kRules = {
     Rule{"A06", Error, "contradicts itself and cannot be read", kWhole, ""},
     Rule{"A07", Error, "not the pack that was packed, or one for another model",
          "get the pack again and check who signed it, or give the model that it is for", "a pack"},
+    Rule{"A08", Error, "not the page that this version writes of the files that it carries",
+         "check it with the version that wrote it, or trust its files alone", kPage},
     Rule{"C01", Error, "the key bias alone is clipped at this scale", "calibrate; keep the cache in BF16 if in doubt",
          kFolder},
     Rule{"C02", Error, "a key bias above 100, which drowns the other channels at any scale", kKeep, kFolder},

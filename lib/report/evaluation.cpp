@@ -160,7 +160,7 @@ std::string evaluation_section(const ReportInput& input) {
   const SavedEvaluation& e = *input.evaluation;
   return "<p>The whole model, run with its cache as it is (the reference) and as servers keep it: " +
          grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, in " + escaped(e.precision) + ".</p>\n" +
-         variants_table(e) + evaluation_charts(e) + answers(e);
+         variants_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
 }
 
 }  // namespace kvcal

@@ -17,15 +17,6 @@ const SavedVariant* variant_named(const SavedEvaluation& e, std::string_view nam
   return it == e.variants.end() ? nullptr : &*it;
 }
 
-/// The one with the scales of the page, if any is known to have them: where all are 1.0, so is scale_1.0.
-const SavedVariant* variant_shown(const ReportInput& input) {
-  if (!input.evaluation) return nullptr;
-  if (const SavedVariant* v = variant_named(*input.evaluation, input.evaluated_as)) return v;
-  const SavedVariant* one = variant_named(*input.evaluation, "scale_1.0");
-  const bool is_same = one && one->format == input.artifact.quantization.dtype && serves_as_it_is(input.artifact);
-  return is_same ? one : nullptr;
-}
-
 std::string count_of(int64_t n, int64_t all) { return grouped(n) + " of " + grouped(all); }
 
 std::string list_of(const std::vector<int64_t>& layers) { return "layer(s) " + ranges_text(layers); }
@@ -99,6 +90,15 @@ std::string answers_text(const SavedEvaluation& e, const SavedAnswerCounts& c) {
 }
 
 }  // namespace
+
+// Where all scales are 1.0, so is scale_1.0.
+const SavedVariant* variant_shown(const ReportInput& input) {
+  if (!input.evaluation) return nullptr;
+  if (const SavedVariant* v = variant_named(*input.evaluation, input.evaluated_as)) return v;
+  const SavedVariant* one = variant_named(*input.evaluation, "scale_1.0");
+  const bool is_same = one && one->format == input.artifact.quantization.dtype && serves_as_it_is(input.artifact);
+  return is_same ? one : nullptr;
+}
 
 std::vector<const SavedLayer*> by_sensitivity(const SavedEvaluation& e) {
   std::vector<const SavedLayer*> sorted;

@@ -24,6 +24,7 @@ constexpr Part kParts[] = {
     {"growth", "Growth", growth_section},
     {"outliers", "Outliers", outlier_section},
     {"provenance", "Provenance", provenance_section},
+    {"evidence", "Evidence", evidence_section},
 };
 
 /// "run.kvstats: 124 prompts, 31,002 tokens; fp8_e4m3, one scale per tensor, policy absmax"
@@ -54,7 +55,7 @@ std::string report_html(const ReportInput& input) {
   }
   return head(title) + "<body>\n<header><h1>" + escaped(title) + "</h1>\n<p class=\"source\">" +
          escaped(source_text(input)) + "</p></header>\n<nav aria-label=\"Contents\"><ul>" + contents +
-         "</ul></nav>\n<main>\n" + body + "</main>\n<footer>written by " + escaped(input.tool_version) +
+         "</ul></nav>\n<main>\n" + body + "</main>\n" + std::string(kWrittenBy) + escaped(input.tool_version) +
          "</footer>\n</body>\n</html>\n";
 }
 

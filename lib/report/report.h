@@ -2,9 +2,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "artifact/artifact.h"
 #include "artifact/saved_evaluation.h"
+#include "report/carried_files.h"
 #include "solve/options.h"
 #include "stats/run_record.h"
 
@@ -18,7 +21,14 @@ struct ReportInput {
   SolveOptions options{};                       // what the artifact was solved with, where there are statistics
   const SavedEvaluation* evaluation = nullptr;  // of the same model; null: none
   std::string evaluated_as{};                   // its variant with these scales; "": none is known to have them
+  std::vector<CarriedFile> carried{};           // what the page is made of, for it to carry
 };
+
+// How carried files are called.
+constexpr const char *kCarriedScales = "kv-cache-scales.json", *kCarriedEvaluation = "evaluation.json";
+
+/// Stands before tool_version, at the end.
+constexpr std::string_view kWrittenBy = "<footer>written by ";
 
 /// The whole page. Equal inputs give equal bytes; what strangers wrote is escaped.
 std::string report_html(const ReportInput& input);

@@ -19,6 +19,7 @@ std::string histogram_section(const ReportInput& input);
 std::string growth_section(const ReportInput& input);
 std::string outlier_section(const ReportInput& input);
 std::string evaluation_section(const ReportInput& input);
+std::string evidence_section(const ReportInput& input);
 std::string provenance_section(const ReportInput& input);
 
 /// Every layer's worst answer, as a row of cells.
@@ -34,6 +35,15 @@ std::string recipe_item(const ReportInput& input);
 
 /// "Measured: mean KL 0.0192 with these scales, 0.0155 at scale 1.0."; "" where it was not.
 std::string measured_without_scales(const ReportInput& input);
+
+/// The variant with the scales of the page, if any is known to have them.
+const SavedVariant* variant_shown(const ReportInput& input);
+
+/// Figures with intervals, and variants against each other; "" where the file has none.
+std::string conclusion_text(const SavedEvaluation& evaluation);
+
+/// Do the scales matter, is the format fine: a sentence each, with the layers.
+std::vector<std::string> answer_sentences(const Artifact& artifact);
 
 /// KL over positions, and layers by sensitivity, where they were measured.
 std::string evaluation_charts(const SavedEvaluation& evaluation);

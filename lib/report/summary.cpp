@@ -143,12 +143,27 @@ std::string layers_without_cache(const Artifact& artifact) {
   return "<p>Without a KV cache of their own, and so without scales: " + text + ".</p>\n";
 }
 
+Answers answers_of(const Artifact& artifact) {
+  Answers c;
+  for (const ArtifactLayer& layer : artifact.layers) count_layer(layer, c);
+  return c;
+}
+
 }  // namespace
+
+std::vector<std::string> answer_sentences(const Artifact& artifact) {
+  const Answers c = answers_of(artifact);
+  const auto layers = [](const Layers& indexes) {
+    return indexes.empty() ? "" : " Layer(s) " + ranges_text(indexes) + ".";
+  };
+  const auto keep16 = c.layers.find(Fitness::Keep16);
+  return {meaning(c.worst_scale()) + layers(c.needed),
+          meaning(c.worst_fp8()) + (keep16 == c.layers.end() ? "" : layers(keep16->second))};
+}
 
 std::string summary_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
-  Answers c;
-  for (const ArtifactLayer& layer : a.layers) count_layer(layer, c);
+  const Answers c = answers_of(a);
   return "<div class=\"summary\">\n<div>\n" + answers_box(c, a.quantization.dtype) +
          "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, input) + "</ul>\n</div>\n" + evaluation_box(input) +
          "</div>\n<h3>" + std::to_string(a.layers.size()) + " layers with a KV cache</h3>\n" + layer_map(input) +

@@ -47,7 +47,7 @@ bool is_measured(const fs::path& folder, const FolderChecks& checks) {
 /// Of files that are neither checkpoints nor scale files.
 bool is_of_other_files(const Rule& rule) {
   return rule.needs == "a statistics file" || rule.needs == "an evaluation" || rule.needs == "a pack" ||
-         rule.needs == "a checkpoint with --stats";
+         rule.needs == rule_table::kPage || rule.needs == "a checkpoint with --stats";
 }
 
 /// Without its record it cannot be told what was measured on this model.

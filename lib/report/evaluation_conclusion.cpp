@@ -1,0 +1,29 @@
+// What the prompts of an evaluation show of others like them.
+#include "base/counted.h"
+#include "base/number_text.h"
+#include "report/estimates.h"
+#include "report/markup.h"
+#include "report/sections.h"
+
+namespace kvcal {
+
+std::string conclusion_text(const SavedEvaluation& evaluation) {
+  if (!evaluation.conclusion) return "";
+  const SavedConclusion& c = *evaluation.conclusion;
+  HtmlTable table("In brackets intervals of 95 %, where prompts are enough for one",
+                  {{"variant"},
+                   {"mean KL", true},
+                   {"same top token", true},
+                   {"right answers", true},
+                   {"times the KL of the floor", true}});
+  for (const auto& [name, v] : c.variants)
+    table.add_row({escaped(variant_title(name)), v.kl ? kl_estimate(*v.kl) : "not finite", share_estimate(v.top1),
+                   v.correct ? share_estimate(*v.correct) : "-", v.times_floor ? kl_estimate(*v.times_floor) : "-"});
+  std::string pairs;
+  for (const std::string& sentence : pair_sentences(c)) pairs += "<li>" + escaped(sentence) + "</li>\n";
+  return "<h3>What this shows of other prompts like these</h3>\n<p>" + counted(c.n_groups, "prompt") +
+         " that differ, " + counted(c.n_tokens, "token") + " that do not repeat others.</p>\n" + table.html() +
+         (pairs.empty() ? "" : "<ul>\n" + pairs + "</ul>\n");
+}
+
+}  // namespace kvcal

@@ -1,0 +1,195 @@
+// What a reviewer is given: figures with intervals, the short summary, and the files that a page carries.
+#include <gtest/gtest.h>
+
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "report/evidence_page.h"
+#include "report/markdown.h"
+#include "unit/evaluation_fixture.h"
+#include "unit/report_html_checker.h"
+#include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
+
+namespace kvcal {
+namespace {
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+Json estimate(double value, double low, double high) { return {{"value", value}, {"interval", {low, high}}}; }
+
+Json concluded_evaluation() {
+  Json json = sound_evaluation();
+  Json pair = {{"variant", "file"}, {"against", "scale_1.0"}, {"n_worse", 0}, {"n_better", 7}};
+  pair["kl"] = estimate(-0.5, -0.75, -0.25);
+  json["conclusion"] = {{"n_groups", 7}, {"n_tokens", 6}, {"n_common", 0}, {"pairs", {pair}}};
+  json["conclusion"]["variants"] = {
+      {"scale_1.0", {{"kl", estimate(0.5, 0.25, 0.75)}, {"top1", estimate(0.75, 0.5, 0.875)}}},
+      {"file", {{"kl", {{"value", 0.0078125}}}, {"top1", {{"value", 0.75}}}}}};
+  json["conclusion"]["times_floor"] = {{"file", estimate(2, 1.5, 2.5)}};
+  return json;
+}
+
+struct Pair {
+  std::string scales, evaluation;
+};
+
+/// A scale file and an evaluation that was made with it.
+Pair scales_and_evaluation(Json json = concluded_evaluation()) {
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  const std::string scales = artifact_text(artifact);
+  json["model"] = to_json(artifact.model);
+  json["files"][0]["sha256"] = sha256_hex(scales);
+  for (const char* part : {"layers", "recipe"}) json.erase(part);
+  return {scales, json.dump()};
+}
+
+std::string page_of(const Pair& files) { return evidence_page(files.scales, files.evaluation, "kvcal test"); }
+
+std::string markdown_of(const Json& json) {
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  const SavedEvaluation evaluation = evaluation_from_json(json);
+  ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
+  input.evaluation = &evaluation;
+  input.evaluated_as = "file";
+  return report_markdown(input);
+}
+
+// RFC 4648, section 10, and every byte.
+TEST(Base64, GoesBothWays) {
+  const std::pair<const char*, const char*> kVectors[] = {{"", ""},
+                                                          {"f", "Zg=="},
+                                                          {"fo", "Zm8="},
+                                                          {"foo", "Zm9v"},
+                                                          {"foob", "Zm9vYg=="},
+                                                          {"fooba", "Zm9vYmE="},
+                                                          {"foobar", "Zm9vYmFy"}};
+  for (const auto& [bytes, digits] : kVectors) EXPECT_EQ(base64_of(bytes), digits);
+  std::string all;
+  for (int i = 0; i < 258; ++i) {
+    std::string digits = base64_of(all);
+    digits.resize(digits.find_last_not_of('=') + 1);
+    EXPECT_EQ(bytes_of_base64(digits), all);
+    all += static_cast<char>(i);
+  }
+}
+
+TEST(CarriedFiles, ComeBackFromThePage) {
+  const Pair files = scales_and_evaluation();
+  const std::string page = page_of(files);
+  HtmlChecker checker(page);
+  EXPECT_EQ(checker.check(), "");
+  EXPECT_EQ(writer_of(page), "kvcal test");
+  const std::vector<CarriedFile> carried = carried_files(page);
+  ASSERT_EQ(carried.size(), 2U);
+  EXPECT_EQ(carried[0].name, "kv-cache-scales.json");
+  EXPECT_EQ(carried[0].text, files.scales);
+  EXPECT_EQ(carried[1].name, "evaluation.json");
+  EXPECT_EQ(carried[1].text, files.evaluation);
+  EXPECT_EQ(page_of({carried[0].text, carried[1].text}), page);
+  EXPECT_TRUE(carried_files("<p>nothing</p>").empty());
+}
+
+TEST(CarriedFiles, OfABrokenPageAreRefused) {
+  const std::string page = page_of(scales_and_evaluation());
+  const size_t link = page.find("base64,") + 7;
+  EXPECT_THROW(carried_files(page.substr(0, link + 100)), Error);
+  std::string other = page;
+  other[link + 10] = '!';
+  EXPECT_THROW(carried_files(other), Error);
+}
+
+TEST(EvidencePage, IsOfFilesThatBelongTogether) {
+  const Pair files = scales_and_evaluation();
+  EXPECT_THROW(page_of({files.scales + " ", files.evaluation}), Error) << "other bytes";
+  Json json = Json::parse(files.evaluation);
+  json["model"]["weights_fingerprint"] = std::string(64, 'e');
+  EXPECT_THROW(page_of({files.scales, json.dump()}), Error);
+}
+
+TEST(EvidencePage, SaysHowItIsMadeAgain) {
+  Json json = concluded_evaluation();
+  for (const char* name : {"floor", "undivided", "nvfp4", "state_int8", "$(int8)", "swapped"})
+    json["variants"].push_back(evaluated_variant(name, "x", 0.25));
+  for (const char* name : {"file_2", "statistics"})
+    json["files"].push_back({{"name", name}, {"sha256", std::string(64, 'e')}});
+  json["keep_recent"] = 16;
+  json["state_chunk"] = 0;
+  const Pair files = scales_and_evaluation(json);
+  const std::string page = page_of(files);
+  EXPECT_TRUE(
+      has(page,
+          "<code>kvcal evaluate MODEL --prompts FILE --precision f32 --stats FILE --scales kv-cache-scales.json "
+          "FILE --floor --undivided --formats nvfp4 --state-dtype int8 --generate --keep-recent 16 "
+          "--state-chunk 0 -o evaluation.json</code>"));
+  EXPECT_TRUE(has(page, " --dtype fp8_e4m3 --granularity tensor --policy "));
+  EXPECT_TRUE(has(page, "<code>" + sha256_hex(files.evaluation) + "</code>"));
+}
+
+TEST(Conclusion, StandsOnThePageWithItsIntervals) {
+  const std::string page = page_of(scales_and_evaluation());
+  EXPECT_TRUE(has(page, "7 prompts that differ, 6 tokens that do not repeat others"));
+  EXPECT_TRUE(has(page,
+                  "<th scope=\"row\">scale 1.0</th><td class=\"n\">0.5 (0.25 to 0.75)</td>"
+                  "<td class=\"n\">75.00 % (50.00 to 87.50 %)</td>"));
+  EXPECT_TRUE(has(page, "<td class=\"n\">2 (1.5 to 2.5)</td>"));
+  EXPECT_TRUE(has(page, "<li>file is better than scale 1.0 by 0.5 (0.25 to 0.75) nats a token</li>"));
+}
+
+TEST(Conclusion, SaysNoDifferenceWhereNoneIsShown) {
+  Json json = concluded_evaluation();
+  json["conclusion"]["pairs"][0]["kl"] = estimate(-0.5, -0.75, 0.25);
+  EXPECT_TRUE(
+      has(markdown_of(json), "- no difference of file and scale 1.0 shown: -0.5 (-0.75 to 0.25) nats a token.\n"));
+  json["conclusion"]["pairs"][0]["kl"] = estimate(0.5, 0.25, 0.75);
+  EXPECT_TRUE(has(markdown_of(json), "- file is worse than scale 1.0 by 0.5 (0.25 to 0.75) nats a token.\n"));
+  json["conclusion"]["pairs"][0]["kl"] = estimate(0, 0, 0);
+  EXPECT_TRUE(has(markdown_of(json), "- file and scale 1.0 do not differ.\n"));
+  json["conclusion"]["pairs"][0]["kl"] = {{"value", 0.5}};
+  EXPECT_TRUE(has(markdown_of(json), "- no difference of file and scale 1.0 shown: 0.5 nats a token.\n"));
+}
+
+TEST(Conclusion, ThatContradictsItselfIsAFault) {
+  const auto fault = [](const auto& change) {
+    Json json = concluded_evaluation();
+    change(json["conclusion"]);
+    const std::vector<EvaluationFault> faults = faults_of(evaluation_from_json(json));
+    return faults.empty() ? "" : faults[0].path;
+  };
+  EXPECT_EQ(fault([](Json&) {}), "");
+  EXPECT_EQ(fault([](Json& c) { c["pairs"][0]["against"] = "nobody"; }), "conclusion.pairs[0]");
+  EXPECT_EQ(fault([](Json& c) { c["pairs"][0]["kl"]["interval"] = {-0.25, -0.75}; }), "conclusion.pairs[0]");
+  EXPECT_EQ(fault([](Json& c) { c["variants"]["nobody"] = c["variants"]["file"]; }), "conclusion.variants.nobody");
+  EXPECT_EQ(fault([](Json& c) { c["times_floor"]["file"]["interval"] = {2.5, 1.5}; }), "conclusion.variants.file");
+}
+
+TEST(Markdown, IsATableAndTheAnswers) {
+  EXPECT_EQ(markdown_of(concluded_evaluation()),
+            "**KV cache of " + solved_artifact(synthetic_statistics(ordinary_run())).model.architecture +
+                " in fp8_e4m3**, against the cache in 16 bits: 2 prompts, 6 tokens, f32. In brackets intervals of 95 "
+                "%.\n\n"
+                "| KV cache | mean KL | same top token | right answers | times the floor |\n|---|---|---|---|---|\n"
+                "| scale 1.0 | 0.5 (0.25 to 0.75) | 75.00 % (50.00 to 87.50 %) | 1 of 2 | - |\n"
+                "| **file** (these scales) | 0.007812 | 75.00 % | 1 of 2 | 2 (1.5 to 2.5) |\n\n"
+                "- At scale 1.0 no layer is clearly worse.\n- At these scales rounding ruins the attention of no "
+                "layer.\n- file is better than scale 1.0 by 0.5 (0.25 to 0.75) nats a token.\n\n"
+                "Weights `" +
+                solved_artifact(synthetic_statistics(ordinary_run())).model.weights_fingerprint.substr(0, 12) +
+                "`, prompts `cccccccccccc`, measured with `" +
+                solved_artifact(synthetic_statistics(ordinary_run())).calibration.prompts_sha256.substr(0, 12) +
+                "`; kvcal test, test.\n");
+}
+
+// Names in an evaluation may be anybody's.
+TEST(Markdown, EscapesWhatStrangersWrote) {
+  Json json = sound_evaluation();
+  json["variants"][2]["name"] = "a|b`<b>@you\n[x](y)";
+  json["answers"] = Json::array();
+  json.erase("answers");
+  const std::string text = markdown_of(json);
+  EXPECT_TRUE(
+      has(text, "| a&#124;b&#96;&lt;b&gt;&#64;you\xEF\xBF\xBD&#91;x&#93;(y) | 0.007812 | 75.00 % | 1 of 2 |\n"));
+}
+
+}  // namespace
+}  // namespace kvcal
