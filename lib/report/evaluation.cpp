@@ -51,7 +51,10 @@ std::string variants_table(const SavedEvaluation& e) {
     table.add_row({escaped(v.name), kl_figure(v.all.kl, &SavedKl::mean), kl_figure(v.all.kl, &SavedKl::p99),
                    kl_figure(v.all.kl, &SavedKl::worst), v.all.top1 ? share_in_percent(*v.all.top1) : "-",
                    perplexity(v.all.nll), grouped(v.all.n_not_finite), escaped(v.format)});
-  return table.html();
+  return table.html() +
+         "<p class=\"help\">swapped: the file's scales of keys and values exchanged, which shows whether scales matter "
+         "here at all. floor: no rounding of the cache, sums in another order, below which differences mean "
+         "nothing.</p>\n";
 }
 
 std::string answer_figures(const SavedEvaluation& e) {
@@ -146,7 +149,8 @@ std::string answers(const SavedEvaluation& e) {
   for (const SavedAnswers& a : e.answers)
     if (!a.others.empty() && n_other++ < kMostPrompts) (n_other > kOpenPrompts ? rest : sides) += side_by_side(a);
   if (n_other == 0) return html + "<p>Every variant answers every prompt as the reference does.</p>\n";
-  html += "<p>Where answers diverge, from there on marked. An answer that differs is not a worse one.</p>\n" + sides;
+  html +=
+      "<p>Where answers diverge, from there on marked. An answer that differs need not be a worse one.</p>\n" + sides;
   if (!rest.empty()) html += fold("Further prompts", rest);
   if (n_other > kMostPrompts)
     html += "<p>" + grouped(static_cast<int64_t>(n_other - kMostPrompts)) + " more prompts are in the file.</p>\n";

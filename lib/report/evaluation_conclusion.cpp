@@ -17,7 +17,7 @@ std::string conclusion_text(const SavedEvaluation& evaluation) {
                    {"right answers", true},
                    {"times the KL of the floor", true}});
   for (const auto& [name, v] : c.variants)
-    table.add_row({escaped(variant_title(name)), v.kl ? kl_estimate(*v.kl) : "not finite", share_estimate(v.top1),
+    table.add_row({escaped(name), v.kl ? kl_estimate(*v.kl) : "not finite", share_estimate(v.top1),
                    v.correct ? share_estimate(*v.correct) : "-", v.times_floor ? kl_estimate(*v.times_floor) : "-"});
   std::string pairs;
   for (const std::string& sentence : pair_sentences(c)) pairs += "<li>" + escaped(sentence) + "</li>\n";

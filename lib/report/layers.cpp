@@ -135,7 +135,8 @@ constexpr size_t kOpenProblems = 12;  // problems that need no click: about as m
 
 std::string problems(const ReportInput& input) {
   const std::vector<ListedSite> sites = problem_sites(input.artifact);
-  if (sites.empty()) return "<p>" + badge(Fitness::Fine) + " No site needs anything: fine, with any scale.</p>\n";
+  if (sites.empty())
+    return "<p>" + badge(Fitness::Fine) + " No site needs anything: fine, and no worse at scale 1.0.</p>\n";
   HtmlTable table = sites_table("Sites that need something, the worst first");
   for (size_t i = 0; i < std::min(sites.size(), kOpenProblems); ++i) add_site(table, input.artifact, sites[i]);
   std::string more;

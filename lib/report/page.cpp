@@ -32,7 +32,8 @@ std::string source_text(const ReportInput& input) {
   const CalibrationInfo& fed = input.artifact.calibration;
   const ArtifactQuantization& q = input.artifact.quantization;
   return "From " + input.source + ": " + grouped(fed.n_prompts) + " prompts, " + grouped(fed.n_tokens) + " tokens; " +
-         q.dtype + ", a scale per " + std::string(name_of(q.granularity)) + ", policy " + q.policy + ".";
+         q.dtype + ", a scale per " + std::string(name_of(q.granularity)) + ", policy " + q.policy + "; weights " +
+         input.artifact.model.weights_fingerprint.substr(0, 12) + ".";
 }
 
 std::string head(const std::string& title) {

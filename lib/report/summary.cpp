@@ -56,8 +56,11 @@ std::string meaning(Fitness fp8) {
 }
 
 std::string keep16_item(const Answers& c, const Artifact& artifact) {
-  std::string item = "Keep layer(s) " + ranges_text(c.layers.at(Fitness::Keep16)) +
-                     " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
+  const Layers& kept = c.layers.at(Fitness::Keep16);
+  std::string item = kept.size() == artifact.layers.size()
+                         ? "Leave the whole cache in the model's dtype: rounding ruins every layer that has one."
+                         : "Keep layer(s) " + ranges_text(kept) +
+                               " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
   if (c.keep16_is_fine_at_one)
     item +=
         " Or leave these scales out, or solve again with <code>--policy percentile</code>: these "
@@ -98,7 +101,7 @@ std::string items_for(const Answers& c, const ReportInput& input) {
   if (const std::string recipe = recipe_item(input); !recipe.empty())
     add(recipe);
   else if (!c.nothing.empty())
-    add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, with any scale.");
+    add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, and no worse at scale 1.0.");
   if (!c.unsettled.empty())
     add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges_text(c.unsettled) +
         " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
@@ -117,7 +120,7 @@ std::string counts_text(const std::map<Answer, int>& sites) {
   return text;
 }
 
-/// The box, with the color of the more urgent answer.
+/// The box, with the color of the more urgent answer. What keeps layers out of the format comes first.
 std::string answers_box(const Answers& c, const std::string& dtype) {
   const Fitness fp8 = c.worst_fp8();
   const ScaleNeed scale = c.worst_scale();
@@ -125,9 +128,10 @@ std::string answers_box(const Answers& c, const std::string& dtype) {
     return "<p><strong>" + escaped(question) + "</strong> <span class=\"big\">" + answer + "</span><br/>" +
            escaped(means) + "</p>";
   };
+  const std::string matters = line("Do the scales matter?", badge(scale), meaning(scale)),
+                    fine = line("Is " + dtype + " fine for this cache?", badge(fp8), meaning(fp8));
   return "<div class=\"answers " + std::string(urgent_name(scale, fp8)) + "\">" +
-         line("Do the scales matter?", badge(scale), meaning(scale)) +
-         line("Is " + dtype + " fine for this cache?", badge(fp8), meaning(fp8)) + "</div>\n";
+         (fp8 == Fitness::Keep16 ? fine + matters : matters + fine) + "</div>\n";
 }
 
 std::string layers_without_cache(const Artifact& artifact) {
@@ -174,7 +178,7 @@ std::string summary_section(const ReportInput& input) {
          (input.statistics ? ""
                            : "<p class=\"help\">Made from a scale file only. The statistics behind it "
                              "(<code>calibrate --stats</code>) "
-                             "add histograms, growth over prompts and outlier channels.</p>\n");
+                             "add histograms, curves of growth, other formats and outlier channels.</p>\n");
 }
 
 }  // namespace kvcal

@@ -130,7 +130,7 @@ TEST(Conclusion, StandsOnThePageWithItsIntervals) {
   const std::string page = page_of(scales_and_evaluation());
   EXPECT_TRUE(has(page, "7 prompts that differ, 6 tokens that do not repeat others"));
   EXPECT_TRUE(has(page,
-                  "<th scope=\"row\">scale 1.0</th><td class=\"n\">0.5 (0.25 to 0.75)</td>"
+                  "<th scope=\"row\">scale_1.0</th><td class=\"n\">0.5 (0.25 to 0.75)</td>"
                   "<td class=\"n\">75.00 % (50.00 to 87.50 %)</td>"));
   EXPECT_TRUE(has(page, "<td class=\"n\">2 (1.5 to 2.5)</td>"));
   EXPECT_TRUE(has(page, "<li>file is better than scale 1.0 by 0.5 (0.25 to 0.75) nats a token</li>"));
