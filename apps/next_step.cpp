@@ -114,6 +114,7 @@ Lines by_class(const Artifact& artifact, const NextStepInputs& in) {
 
 Lines next_step(const Artifact& artifact, const NextStepInputs& in) {
   if (is_standard_output(in.scales) || !is_fp8(artifact) || !converged(artifact)) return {};
+  if (keeps_whole_cache(artifact)) return {};  // there is nothing to serve in FP8
   const bool keeps = !keep16_layers(artifact).empty();
   if (!keeps && !most_changed_layers(artifact).empty()) return in.evaluates ? Lines() : evaluate(in);
   if (in.model.empty()) return serves_as_it_is(artifact) && !keeps ? Lines() : by_class(artifact, in);

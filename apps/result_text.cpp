@@ -95,7 +95,9 @@ Lines keep16_text(const Artifact& artifact, const std::string& layers) {
       list.add(l, named, " (" + deciding_figure(a.at_scale) + ")");
       fine_at_one = fine_at_one && a.at_one.fitness == Fitness::Fine;
     }
-  std::string way = "keep layer(s) " + layers + " in the model's dtype (--kv-cache-dtype-skip-layers)";
+  std::string way = keeps_whole_cache(artifact)
+                        ? "leave the whole cache in the model's dtype"
+                        : "keep layer(s) " + layers + " in the model's dtype (--kv-cache-dtype-skip-layers)";
   if (fine_at_one)
     way = "scale 1.0 does not: leave these scales out, try --policy percentile, or " + way;
   else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps

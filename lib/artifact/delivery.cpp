@@ -82,6 +82,8 @@ std::vector<int> keep16_layers(const Artifact& artifact) {
   return layers;
 }
 
+bool keeps_whole_cache(const Artifact& artifact) { return keep16_layers(artifact).size() == artifact.layers.size(); }
+
 std::vector<int64_t> most_changed_layers(const Artifact& artifact) {
   constexpr double kFelt = 0.5;
   constexpr size_t kMost = 4;

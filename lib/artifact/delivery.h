@@ -20,6 +20,9 @@ std::vector<DepartingSite> departing_sites(const Artifact& artifact, bool querie
 /// Layers whose key, value or latent row is assessed as keep16, ascending.
 std::vector<int> keep16_layers(const Artifact& artifact);
 
+/// Whether these are all: then no layer is left for the format.
+bool keeps_whole_cache(const Artifact& artifact);
+
 /// Of layers that are fine those where rounding is felt, at half of its limit, the four most changed at most,
 /// ascending. That does not order layers by what they cost in answers, but it is where one would look first.
 std::vector<int64_t> most_changed_layers(const Artifact& artifact);

@@ -176,6 +176,10 @@ void check_fitness(const Artifact& artifact, const ExportOptions& options) {
   for (const int layer : keep16_layers(artifact))
     if (!std::ranges::binary_search(skipped, layer)) ruined.push_back(layer);
   if (ruined.empty()) return;
+  if (ruined.size() == artifact.layers.size())
+    fail(
+        "at these scales an FP8 cache ruins the attention of every layer (keep16); leave the cache in the model's "
+        "dtype, or accept the loss with --allow-keep16");
   fail("at these scales an FP8 cache ruins the attention of layer(s) " + layer_list(ruined) +
        " (keep16); keep these layers in the model's dtype with '--skip-layers keep16' (vLLM), or accept the loss with "
        "--allow-keep16");

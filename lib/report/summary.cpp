@@ -56,10 +56,9 @@ std::string meaning(Fitness fp8) {
 }
 
 std::string keep16_item(const Answers& c, const Artifact& artifact) {
-  const Layers& kept = c.layers.at(Fitness::Keep16);
-  std::string item = kept.size() == artifact.layers.size()
+  std::string item = keeps_whole_cache(artifact)
                          ? "Leave the whole cache in the model's dtype: rounding ruins every layer that has one."
-                         : "Keep layer(s) " + ranges_text(kept) +
+                         : "Keep layer(s) " + ranges_text(c.layers.at(Fitness::Keep16)) +
                                " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
   if (c.keep16_is_fine_at_one)
     item +=

@@ -29,7 +29,7 @@ kvcal export s.json --model "$model" --to pack -o place --force || echo exit $?
 kvcal export s.json --model "$model" --include e.json -o no || echo exit $?
 # A recipe says what is kept in 16 bits; without one whoever applies the pack does.
 kvcal apply pack "$model" --to modelopt --skip-layers 3 -o no || echo exit $?
-sed '/"key": {/,/"verdict"/ { s/"fp8": "[a-z]*"/"fp8": "keep16"/; s/"verdict": "[a-z]*"/"verdict": "inadequate"/ }' s.json >bad.json
+sed '0,/"verdict"/ { s/"fp8": "[a-z]*"/"fp8": "keep16"/; s/"verdict": "[a-z]*"/"verdict": "inadequate"/ }' s.json >bad.json
 kvcal export bad.json --model "$model" --to pack -o bad | tail -1
 kvcal apply bad "$model" -o no || echo exit $?
 kvcal apply bad "$model" --skip-layers keep16 -o kept | grep serve.kept
