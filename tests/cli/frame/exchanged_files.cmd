@@ -109,7 +109,7 @@ for verb in 'calibrate @ -o o' 'evaluate @ -o o' 'prompts @' 'generate @ --promp
   "export in/scales --model \$M --to scales --also-for @ -o o"; do
   try 'export config' "$verb"
 done
-try "$S scales evaluation export" 'validate @'
+try "$S scales evaluation export page" 'validate @'
 try 'export config gz scales sglang' 'doctor @'
 for verb in 'doctor --log @' 'doctor --command-file @'; do try 'export config gz' "$verb"; done
 try 'export config gz prompts' 'doctor --output @'
