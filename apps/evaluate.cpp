@@ -11,6 +11,7 @@
 #include "build_info.h"
 #include "console.h"
 #include "device.h"
+#include "evaluate/attention_paths.h"
 #include "evaluate/evaluation_file.h"
 #include "evaluate/make_variants.h"
 #include "evaluation_conclusion.h"
@@ -100,16 +101,16 @@ RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, cons
 /// Scale 1.0, the files, the first with keys' and values' scales exchanged or left out in writing, other formats,
 /// recurrent states; before them all the floor. Then each layer alone, of the first file or at 1.0.
 VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
-  const auto with_queries = [&](Variant variant, const Artifact* artifact) {
+  const auto served = [&](Variant variant, const Artifact* artifact) {
     if (flags.query) round_queries(variant, spec, artifact);
+    if (!flags.run.attention.empty()) attend_as(variant, spec, flags.run.attention, artifact);
     return variant;
   };
   const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
   VariantSet set;
-  set.compared.push_back(
-      with_queries(at_one(spec, stored_format(first ? first->quantization.dtype : "fp8_e4m3")), nullptr));
+  set.compared.push_back(served(at_one(spec, stored_format(first ? first->quantization.dtype : "fp8_e4m3")), nullptr));
   for (size_t i = 0; i < sources.scales.size(); ++i)
-    set.compared.push_back(with_queries(at_scales(spec, sources.scales[i], sources.files[i].name), &sources.scales[i]));
+    set.compared.push_back(served(at_scales(spec, sources.scales[i], sources.files[i].name), &sources.scales[i]));
   if (first) set.compared.push_back(swapped(set.compared[1]));
   if (flags.undivided) set.compared.push_back(undivided(set.compared[1]));
   for (const std::string& name : flags.formats)
@@ -185,8 +186,11 @@ ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources)
 /// Tables, what they show, limits that are kept, and what to do.
 Lines printed_result(const EvaluateFlags& flags, const Sources& sources, const Evaluation& evaluation,
                      const EvaluationFigures& figures, const std::vector<LimitVerdict>& verdicts) {
-  Lines text =
-      result_text(evaluation, figures, flags.prompts.needles) + shown_text(figures.conclusion, evaluation.looks);
+  Lines text = result_text(evaluation, figures, flags.prompts.needles);
+  if (const std::string& path = flags.run.attention; !path.empty())
+    text.add("attention of " + path + ": " + attention_text(evaluation.compared[evaluation.whole].variant) +
+             "; each sequence in one part");
+  text += shown_text(figures.conclusion, evaluation.looks);
   for (const LimitVerdict& v : verdicts)
     if (v.kept == Kept::Yes) text.add(v.line + ", kept");
   return text + next_text(context_of(flags, sources), evaluation, figures.conclusion);
@@ -211,6 +215,7 @@ void check_flags(const EvaluateFlags& flags) {
   check_different("--formats", flags.formats);
   check_different("--state-dtype", flags.state_dtypes);
   check_different("--choose", flags.choose);
+  if (!flags.run.attention.empty()) check_attention(flags.run.attention);
   check_share("--min-agreement", flags.min_agreement);
   check_share("--min-correct", flags.min_correct);
   check_kl("--until-decided", flags.until_decided);
@@ -279,7 +284,7 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const EvaluationFigures figures = figures_of(evaluation);
   const std::string text =
       evaluation_text({std::string("kvcal ") + build_info().version, flags.precision, sources.files,
-                       options.keep_recent, flags.state_dtypes.empty() ? 1 : flags.state_chunk},
+                       options.keep_recent, flags.state_dtypes.empty() ? 1 : flags.state_chunk, options.attention},
                       evaluation, figures);
   const std::vector<LimitVerdict> verdicts = judge_limits(flags, evaluation, figures.conclusion);
   write_output(flags.out, text, existing);
@@ -335,6 +340,12 @@ void add_evaluate(CLI::App& app, Job& chosen) {
                    "Quantize cache rows only after their block of N tokens is full (default: before they are read)");
   verb->add_flag("--query", flags->query,
                  "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
+  CLI::Option* attention =
+      verb->add_option("--attention", flags->run.attention,
+                       "Compute attention as a server's backend does: vllm@0.33.0:TRITON_ATTN, sglang@0.5.23:triton")
+          ->type_name("PATH");
+  for (const char* other : {"--query", "--keep-recent", "--formats", "--choose", "--state-dtype"})
+    attention->excludes(other);
   verb->add_option(
       "--max-kl", flags->max_kl,
       "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/kernels.h"
 #include "ops/state_stretches.h"
@@ -136,6 +137,7 @@ void CudaBackend::do_keep_rows(const Tensor& k, const Tensor& v, std::span<const
 
 Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan> spans, const AttentionSpec& spec,
                            bool kept) {
+  if (spec.probabilities.factor > 0.0f) fail("attention on a GPU cannot round probabilities to E4M3; --device cpu can");
   AttentionShape shape{static_cast<int64_t>(spans.size()),
                        0,
                        rows.q.dim(1),

@@ -182,6 +182,7 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.tool_version = file.string("tool_version");
   e.precision = file.string("precision");
   e.isa = file.string("isa");
+  if (file.has("attention")) e.attention = file.string("attention");
   e.model = model_info_from(file.object("model").json);
   const Object prompts = file.object("prompts");
   e.prompts_sha256 = prompts.string("sha256");

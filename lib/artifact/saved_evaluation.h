@@ -116,6 +116,7 @@ struct SavedConclusion {
 
 struct SavedEvaluation {
   std::string tool_version, precision, isa, prompts_sha256;
+  std::string attention;  // "vllm@0.33.0:TRITON_ATTN": whose variants have; empty: none said
   int64_t n_prompts = 0, n_tokens = 0;
   ModelInfo model;
   int64_t keep_recent = 0, state_chunk = 1;                // as evaluate's options

@@ -30,6 +30,12 @@ void check_model(const OpenedModel& model, const std::filesystem::path& folder) 
     fail(quoted(folder.string()) + ": has no output head, so it predicts nothing that could be compared");
 }
 
+/// Of --attention: devices compute it with kernels of their own.
+void check_processor(const Ops& op, const EvaluationOptions& options) {
+  if (!options.attention.empty() && op.device_memory().own)
+    fail("--attention " + options.attention + " is computed on processors only: --device cpu");
+}
+
 /// Of --keep-recent: what reads rows of a block before it is complete.
 void check_blocks(const ModelSpec& spec) {
   if (spec.images_seen_whole) fail("--keep-recent is not possible with this model: tokens of an image see later ones");
@@ -300,6 +306,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   const std::vector<Variant> single = single_layers(set, spec);
   check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
   const std::unique_ptr<Ops> op = inputs.open_device();
+  check_processor(*op, options);
   const SequencePlan sequences = sequences_of(tokens_of(fed, model));
   check_states(set, sequences.prompts, options);
   see_pictures(model, *op, sequences.prompts, options.memory);

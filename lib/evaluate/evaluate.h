@@ -35,6 +35,7 @@ struct EvaluationOptions {
   int64_t max_model_len = 0;
   int64_t sample = 0;               // above 0: prompts that single layers are measured on
   int64_t keep_recent = 0;          // above 0: rows are rounded once their block of so many positions is complete
+  std::string attention;            // AttentionPath's that variants were made for; empty: none
   int64_t max_new_tokens = 0;       // of answers; 0: none are made
   std::optional<double> decide_kl;  // prompts run in parts, until the mean KL of VariantSet::whole is shown to be on
                                     // one side of this; then nothing but `compared` is measured

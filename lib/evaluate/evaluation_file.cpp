@@ -186,6 +186,7 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
   out["precision"] = record.precision;
   out["isa"] = evaluation.isa;
   if (record.keep_recent > 0) out["keep_recent"] = record.keep_recent;
+  if (!record.attention.empty()) out["attention"] = record.attention;
   if (record.state_chunk != 1) out["state_chunk"] = record.state_chunk;
   out["files"] = Json::array();
   for (const EvaluatedFile& f : record.files) out["files"].push_back({{"name", f.name}, {"sha256", f.sha256}});

@@ -23,6 +23,7 @@ struct EvaluationRecord {
   std::vector<EvaluatedFile> files;
   int64_t keep_recent = 0;  // as EvaluationOptions has it
   int64_t state_chunk = 1;  // StateFormat::chunk of variants
+  std::string attention{};  // as EvaluationOptions has it
 };
 
 /// The text of the file, ending in a newline. Figures are rounded to float32.

@@ -21,6 +21,8 @@ std::string text_of(const Variant& variant) {
   text += "\n";
   if (variant.index_keys) text += "index keys\n";
   for (const CacheSites& sites : variant.caches) {
+    if (const ProbabilityRounding& p = sites.probabilities; p.factor > 0)
+      text += "probabilities " + formatted("%g", p.factor) + (p.sinks_last ? " sinks last\n" : "\n");
     for (const auto* site : {&sites.key, &sites.value, &sites.query}) {
       if (!*site) {
         text += "as it is; ";

@@ -20,6 +20,7 @@ class RoundingTap final : public KvTap {
   Tensor index_key(const Tensor& key, const Batch& batch) override;
   bool wants_absorbed_queries() const override { return false; }  // but where it rounds them
   bool reads_absorbed_queries(int cache) const override { return sites(cache).query.has_value(); }
+  ProbabilityRounding probabilities(int cache) const override { return sites(cache).probabilities; }
   int64_t block() const override { return keep_recent_; }
   Rows stored(int cache, const Rows& block) override;
   void layer_done(int) override {}

@@ -21,6 +21,7 @@ struct SiteRounding {
 /// Of one cache; a site without a rounding stays as it is. MLA: `key` is of the row, `query` of the absorbed one.
 struct CacheSites {
   std::optional<SiteRounding> key, value, query;
+  ProbabilityRounding probabilities{};  // of the attention that reads it
   bool any() const { return key || value || query; }
 };
 

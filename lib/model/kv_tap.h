@@ -48,6 +48,9 @@ class KvTap {
   };
   virtual Rows stored(int /*cache*/, const Rows& block) { return block; }
 
+  /// How attention rounds probabilities.
+  virtual ProbabilityRounding probabilities(int /*cache*/) const { return {}; }
+
   /// Whether it wants attention(): then the rows of sequences that span several batches are kept for it.
   virtual bool samples() const { return false; }
 

@@ -1,4 +1,4 @@
-// How a server stores the rows of its KV cache, and what attention reads back.
+// How a server stores the rows of its KV cache, what attention reads back, and what it makes of probabilities.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,14 @@ struct CacheRounding {
   Tensor write, read;
 
   bool is_dynamic() const { return !write; }
+};
+
+/// What servers that compute attention in FP8 do to probabilities before those meet values: x becomes
+/// e4m3(x · factor) / factor. The sum that outputs are divided by has them unrounded.
+struct ProbabilityRounding {
+  float factor = 0.0f;      // 0 = they are not rounded so
+  bool sinks_last = false;  // a sink joins the sum behind all keys; probabilities are those below the largest key alone
+  bool operator==(const ProbabilityRounding&) const = default;
 };
 
 constexpr int64_t kNvfp4Block = 16;

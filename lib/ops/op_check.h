@@ -95,6 +95,7 @@ class OpCheck {
     require(spec.window >= 0, "window " + std::to_string(spec.window));
     require(spec.chunk >= 0, "chunk " + std::to_string(spec.chunk));
     require(spec.softcap >= 0.0f, "softcap " + std::to_string(spec.softcap));
+    require(spec.probabilities.factor >= 0.0f, "factor " + std::to_string(spec.probabilities.factor));
     require(spec.chunk == 0 || spec.last_keys.empty(), "chunks together with last keys");
     if (spec.sinks) state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
   }

@@ -163,7 +163,8 @@ std::string evaluation_section(const ReportInput& input) {
   if (!input.evaluation) return "";
   const SavedEvaluation& e = *input.evaluation;
   return "<p>The whole model, run with its cache as it is (the reference) and as servers keep it: " +
-         grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, in " + escaped(e.precision) + ".</p>\n" +
+         grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, in " + escaped(e.precision) +
+         (e.attention.empty() ? "" : ", with the attention of " + escaped(e.attention)) + ".</p>\n" +
          variants_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
 }
 

@@ -8,6 +8,7 @@ namespace kvcal::documents {
 
 std::span<const Table> tables() {
   static constexpr std::array kTables = {Table{"docs/development.md", "includes", table_of_includes},
+                                         Table{"docs/evaluating.md", "attention", table_of_attention},
                                          Table{"docs/models.md", "models", table_of_models},
                                          Table{"docs/models.md", "served classes", table_of_served_classes},
                                          Table{"docs/models.md", "downloads", table_of_downloads},

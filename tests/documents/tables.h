@@ -16,6 +16,7 @@ struct Table {
 
 std::span<const Table> tables();
 
+std::string table_of_attention();
 std::string table_of_downloads();
 std::string table_of_exports();
 std::string table_of_includes();

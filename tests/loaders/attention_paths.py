@@ -34,6 +34,7 @@ class Path:
     tile: int = 32
     splits: int = 1
     own_chunk: int = 0              # the last so many tokens are one chunk, which sees itself unrounded
+    own_p: tuple = ("bf16", 1)      # `p` and `p_factor` there
 
 
 IN_BF16 = {"quotient": "bf16", "divisor": "bf16"}
@@ -119,7 +120,7 @@ def attend(path, case, write, read, positions, q_scale):
     group = n_heads // n_kv
     spread = lambda x: x.repeat_interleave(group, 1)  # noqa: E731
     k, v, k_row, v_row, own_k, own_v = map(spread, (k, v, k_row, v_row, case.k.float(), case.v.float()))
-    rows = {False: (q, k, v, path.p, path.p_factor, logit, value), True: (case.q.float(), own_k, own_v, "bf16", 1, 1.0, 1.0)}
+    rows = {False: (q, k, v, path.p, path.p_factor, logit, value), True: (case.q.float(), own_k, own_v, *path.own_p, 1.0, 1.0)}
     outputs = []
     for position in positions:
         parts = [part(path, case, rows, position, split, (k_row, v_row)) for split in splits_of(path, case, position)]

@@ -25,6 +25,7 @@ from triton_on_cpu import E4M3, rounded
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/reference"))
 from cache_formats import round_rows  # noqa: E402  what tests/parity holds the program's own rounding against
+from make_served_attention_goldens import golden_rows, loud_rows  # noqa: E402  what tests/evaluate holds its attention against
 
 TOLERANCE = 1e-4  # of the outputs' root mean square; sums in f32 differ by 1e-7, one probability that falls to the other side by 1e-5
 BLOCK = 16  # slots of a page
@@ -208,14 +209,14 @@ def read_back(kernels, path, x, scale):
     return torch.from_numpy(round_rows(x.float().numpy(), rounding)).bfloat16()
 
 
-def evaluated(kernels, case, positions, path=None, scales=(), query=None):
-    """What `kvcal evaluate` computes: rows read in bf16, probabilities in bf16, queries as they are, or with `query` rounded at that
-    scale (--query); without a path, of an unrounded cache."""
+def evaluated(kernels, case, positions, path=None, scales=(), query=None, own_p=("bf16", 1)):
+    """What `kvcal evaluate` computes: rows read in bf16, probabilities in bf16, or as `own_p` says (--attention), queries as they are, or
+    with `query` rounded at that scale (--query, --attention); without a path, of an unrounded cache."""
     k, v, q = case.k, case.v, case.q
     if path:
         k, v = (read_back(kernels, path, x, scale) for x, scale in zip((k, v), scales))
         q = (rounded(q.float() / query, E4M3).float() * query).bfloat16() if query else q
-    return attend(Path("", "", (), own_chunk=len(k), tile=64), dataclasses.replace(case, q=q, k=k, v=v), (1.0, 1.0), (1.0, 1.0), positions, 1.0)
+    return attend(Path("", "", (), own_chunk=len(k), own_p=own_p, tile=64), dataclasses.replace(case, q=q, k=k, v=v), (1.0, 1.0), (1.0, 1.0), positions, 1.0)
 
 
 def measured(kernels, server, path, case, pair, mla, with_mutants):
@@ -227,8 +228,27 @@ def measured(kernels, server, path, case, pair, mla, with_mutants):
     found = {name: away(modelled(kernels, model, case, write(pair), read(pair), positions, q_scale), out) for name, (model, write, read) in models.items()}
     found["evaluate"] = away(evaluated(kernels, case, positions, path, pair), out)
     found["evaluate --query"] = away(evaluated(kernels, case, positions, path, pair, q_scale if path.query else None), out)
+    if path.p == "e4m3":
+        found["evaluate --attention"] = away(evaluated(kernels, case, positions, path, pair, q_scale, (path.p, path.p_factor)), out)
     found["unrounded"] = away(evaluated(kernels, case, positions), out)
     return found, out.numel()
+
+
+def goldens_differ(server):
+    """Outputs that tests/evaluate expects of the program, against this folder's model of the same path; sinks it has not."""
+    path = next(path for path in PATHS[server].values() if path.p == "e4m3")
+    path = dataclasses.replace(path, quotient="f32", divisor="f32", read="f32", tile=64)
+    worst = 0.0
+    for golden in json.loads((SOURCE / "tests/evaluate/served_attention.json").read_text())["cases"]:
+        if golden["sinks"]:
+            continue
+        rows, scale, window = loud_rows() if golden["name"] == "loud" else golden_rows(golden["name"])
+        case = Case(*map(torch.from_numpy, rows), scale, window)
+        query, *cached = golden["scales"]
+        out = attend(path, case, cached, cached, [end - 1 for end in golden["ends"]], 1.0 if server == "sglang" else query)
+        worst = max(worst, away(torch.tensor(golden["paths"][server]).view(out.shape), out))
+    print(f"{server}: goldens of evaluate --attention {'as modelled' if worst <= TOLERANCE else 'DIFFER'}, by at most {worst:.1g}", flush=True)
+    return worst > TOLERANCE
 
 
 def main(server, kvcal, site=sysconfig.get_path("purelib")):
@@ -237,7 +257,7 @@ def main(server, kvcal, site=sysconfig.get_path("purelib")):
     kernels = getattr(triton_on_cpu, server)(site)
     cases = {name: golden_case(golden) for name, golden in GOLDENS.items()} | {"mla 576": wide_latent(), "loud": loud_first_key()}
     scales = {name: calibrated(kvcal, golden) for name, golden in GOLDENS.items()} | {"mla 576": (0.0131, 0.0131), "loud": (0.0223, 0.0123)}
-    failed = 0
+    failed = int(goldens_differ(server))
     for name, path in PATHS[server].items():
         worst, n_outputs = {}, 0
         for case in path.cases:
@@ -249,10 +269,12 @@ def main(server, kvcal, site=sysconfig.get_path("purelib")):
                         worst[model] = max(worst.get(model, 0.0), part)
                 n_outputs += n
         off, (plain, query, loss) = worst.pop(""), (worst.pop(model) for model in ("evaluate", "evaluate --query", "unrounded"))
+        attention = worst.pop("evaluate --attention", None)
         unseen = [model for model, part in worst.items() if part <= TOLERANCE]
         failed += off > TOLERANCE or bool(unseen)
         print(f"{server}, {name}: {n_outputs:,} outputs {'as modelled' if off <= TOLERANCE else 'DIFFER'}, by at most {off:.1g}. Away from it: an "
-              f"unrounded cache {loss:.2g}, evaluate {plain:.2g}, evaluate --query {query:.2g}; {len(worst)} wrong models at least {min(worst.values()):.1g}"
+              f"unrounded cache {loss:.2g}, evaluate {plain:.2g}, evaluate --query {query:.2g}"
+              + (f", evaluate --attention {attention:.2g}" if attention is not None else "") + f"; {len(worst)} wrong models at least {min(worst.values()):.1g}"
               + (f"; NOT NOTICED: {', '.join(unseen)}" if unseen else ""), flush=True)
     return failed > 0
 

@@ -337,6 +337,7 @@ class Evaluation(Written):
     precision: str
     isa: str
     keep_recent: Optional[int]
+    attention: Optional[str]
     state_chunk: Optional[int]
     until_decided: Optional[UntilDecided]
     files: List[Dict[str, str]]

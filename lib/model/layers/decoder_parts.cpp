@@ -128,6 +128,7 @@ Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Lin
               LayerStates& states, KvTap& tap, Tail tail, AttentionSpec more) {
   more.scale = static_cast<float>(s.softmax_scale);
   more.window = s.window;
+  more.probabilities = tap.probabilities(s.cache);
   return attend_cached(
       op, s,
       {tap.query(s.cache, qkv[0], batch), tap.key(s.cache, qkv[1], batch), tap.value(s.cache, qkv[2], batch), wo, more},

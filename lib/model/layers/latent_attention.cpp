@@ -138,7 +138,8 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
     absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
     changed = tap.query(s.cache, absorbed, batch);
   }
-  AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  AttentionSpec attention{
+      .scale = static_cast<float>(s.softmax_scale), .window = s.window, .probabilities = tap.probabilities(s.cache)};
   KeyChoice choice;
   if (picks_)
     choice = indexer_ ? indexer_->choose(op, h, query_latent, batch, states, tap) : states.earlier_choice(batch);

@@ -24,16 +24,17 @@ SharingAttention::SharingAttention(const SharingAttentionShape& shape, const KvL
   wo_ = load_output_projection(loader, w, "self_attn.o_proj", hidden, {shape.n_heads, dim}, shape.bias, OutputTo::Norm);
 }
 
-AttentionSpec SharingAttention::spec(const Batch& batch) const {
+AttentionSpec SharingAttention::spec(const Batch& batch, const KvTap& tap) const {
   AttentionSpec spec{static_cast<float>(s_.softmax_scale), s_.window, shape_.cap};
   if (shape_.images_seen_whole) spec.last_keys = batch.last_keys;
+  spec.probabilities = tap.probabilities(s_.cache);
   return spec;
 }
 
 Tensor SharingAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                                  Tail tail) const {
   if (!shape_.owns) return read_kept(op, h, batch, states, tap, tail);
-  const AttentionSpec attention = spec(batch);
+  const AttentionSpec attention = spec(batch, tap);
   const auto [q, k, v] = project(op, h, op.rope_table(batch.positions, batch.n_tokens(), rope_));
   const Tensor query = tap.query(s_.cache, q, batch), key = tap.key(s_.cache, k, batch),
                value = tap.value(s_.cache, v, batch);
@@ -45,7 +46,7 @@ Tensor SharingAttention::forward(Ops& op, const Tensor& h, const Batch& batch, L
 
 Tensor SharingAttention::read_kept(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                                    Tail tail) const {
-  const AttentionSpec attention = spec(batch);
+  const AttentionSpec attention = spec(batch, tap);
   const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
   const HeadsPart parts[] = {{shape_.head_dim, q_norm_, true}};
   const Tensor q = tap.query(s_.cache, op.project_heads(h, qkv_, {parts, shape_.eps, turns, rope_})[0], batch);

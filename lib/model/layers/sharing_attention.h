@@ -33,7 +33,7 @@ class SharingAttention {
   Tensor attend_kept_in_blocks(Ops& op, const Tensor& q, std::vector<const KvRows*> kept, const AttentionSpec& spec,
                                const Batch& batch, LayerStates& states, KvTap& tap) const;
   void store(Ops& op, std::span<KvRows* const> rows, const Batch& batch, KvTap& tap) const;
-  AttentionSpec spec(const Batch& batch) const;
+  AttentionSpec spec(const Batch& batch, const KvTap& tap) const;
 
   struct Projected {
     Tensor q, k, v;  // [tokens, heads, head_dim]

@@ -55,8 +55,8 @@ class AttentionTask {
     last_keys_ = last_keys;
     picked_ = picked;
     for (int64_t r = 0; r < n_rows_; ++r) products_.load_query(r, q + head_row(r) * h_.key_dim);
-    for (int64_t r = 0; r < n_rows_ && spec_.sinks; ++r)  // a sink is a first key without a value
-      rows_[static_cast<size_t>(r)] = {spec_.sinks.as<float>()[head_row(r) % h_.n_heads], 1.0f};
+    for (int64_t r = 0; r < n_rows_ && spec_.sinks && !spec_.probabilities.sinks_last; ++r)
+      rows_[static_cast<size_t>(r)] = {sink(r), 1.0f};  // a first key without a value
     int64_t from = first;
     for (int64_t key0 = first_key(first) / kKeys * kKeys; key0 <= last_key(last); key0 += kKeys) {
       // Positions that see a key of this block: a contiguous range, as rows are in order of position.
@@ -87,6 +87,8 @@ class AttentionTask {
   /// Of the task's row r, in [positions, n_heads].
   int64_t head_row(int64_t r) const { return r / h_.group() * h_.n_heads + kv_head_ * h_.group() + r % h_.group(); }
 
+  float sink(int64_t r) const { return spec_.sinks.as<float>()[head_row(r) % h_.n_heads]; }
+
   void load_keys(int64_t key0) {
     const auto row = [&](int64_t j) { return (key0 + j) * h_.n_kv_heads + kv_head_; };
     products_.load_keys({sequence_.key + row(0) * h_.key_dim, sequence_.value + row(0) * h_.value_dim,
@@ -102,7 +104,7 @@ class AttentionTask {
     products_.multiply_keys(row0, n_rows);
     const bool capped = spec_.softcap > 0.0f;
     if (capped) products_.cap(row0, n_rows, spec_.scale, spec_.softcap);
-    const float scale = capped ? 1.0f : spec_.scale;
+    const SoftmaxForm form{capped ? 1.0f : spec_.scale, spec_.probabilities.factor};
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
       const int64_t position = first_ + r / h_.group();
       uint64_t seen = seen_keys(first_key(position) - key0, last_key(position) - key0 + 1);
@@ -111,7 +113,7 @@ class AttentionTask {
         products_.clear(r);
         continue;
       }
-      const float factor = products_.softmax(r, seen, scale, rows_[static_cast<size_t>(r)]);
+      const float factor = products_.softmax(r, seen, form, rows_[static_cast<size_t>(r)]);
       if (factor != 1.0f) rescale(output_row(r), factor);
     }
     products_.add_values(row0, n_rows, output_row(row0));
@@ -121,7 +123,11 @@ class AttentionTask {
     for (int64_t i = 0; i < h_.value_dim; i += kLanes) store8(output + i, load8(output + i) * factor);
   }
 
-  void finish(T* y) const {
+  void finish(T* y) {
+    for (int64_t r = 0; r < n_rows_ && spec_.sinks && spec_.probabilities.sinks_last; ++r) {
+      RowState& row = rows_[static_cast<size_t>(r)];
+      row.total += exp(splat(sink(r) - row.maximum))[0];
+    }
     for (int64_t r = 0; r < n_rows_; ++r)
       for (int64_t i = 0; i < h_.value_dim; i += kLanes)
         store(y + head_row(r) * h_.value_dim + i, load8(output_row(r) + i) / rows_[static_cast<size_t>(r)].total,
@@ -230,7 +236,7 @@ Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::spa
     });
   };
 #ifdef KVCAL_AVX512_BF16
-  if (pairs_ && q.dtype == DType::BF16) {
+  if (pairs_ && q.dtype == DType::BF16 && spec.probabilities.factor == 0.0f) {
 #ifdef KVCAL_AMX
     if (tiles_) {
       run.template operator()<bf16, PairProducts<tile_gemm>>();

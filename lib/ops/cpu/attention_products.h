@@ -11,6 +11,7 @@
 
 #include "ops/cpu/small_gemm.h"
 #include "tensor/arena.h"
+#include "tensor/small_floats.h"
 #ifdef KVCAL_AVX512_BF16
 #include "ops/cpu/pair_gemm.h"
 #endif
@@ -45,6 +46,17 @@ inline I32x8 seen_lanes(uint64_t seen, int64_t from) {
 struct RowState {
   float maximum = -std::numeric_limits<float>::infinity(), total = 0.0f;
 };
+
+/// How logits become probabilities.
+struct SoftmaxForm {
+  float scale;   // multiplies logits
+  float factor;  // ProbabilityRounding's
+};
+
+inline F32x8 in_e4m3(F32x8 p, float factor) {
+  for (int i = 0; i < kLanes; ++i) p[i] = round_to_e4m3(p[i] * factor) / factor;
+  return p;
+}
 
 /// logits -> c tanh(logit · scale / c), rows at distance kLogitsRow. tanh by its sign: the exponential never overflows.
 inline void cap_logits(float* logits, int64_t n_rows, float scale, float softcap) {
@@ -97,11 +109,11 @@ class WideProducts {
   }
   /// A row's logits -> probabilities against the new maximum. Returns the factor for the output so far. The maximum may
   /// miss a NaN, but that logit's own probability is NaN, and with it the total and the output.
-  float softmax(int64_t row, uint64_t seen, float scale, RowState& state) const {
+  float softmax(int64_t row, uint64_t seen, const SoftmaxForm& form, RowState& state) const {
     constexpr int kVectors = kKeys / kLanes;
     float* logits = logits_ + row * kLogitsRow;  // the probabilities take their place
     F32x8 s[kVectors];
-    for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * scale;
+    for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * form.scale;
     if (seen != ~uint64_t{0})
       for (int b = 0; b < kVectors; ++b)
         s[b] = seen_lanes(seen, b * kLanes) ? s[b] : splat(-std::numeric_limits<float>::infinity());
@@ -112,7 +124,7 @@ class WideProducts {
     for (int b = 0; b < kVectors; ++b) {
       const F32x8 p = exp(s[b] - next);
       sums += p;
-      store8(logits + b * kLanes, rounded_to<T>(p));
+      store8(logits + b * kLanes, form.factor > 0.0f ? in_e4m3(p, form.factor) : rounded_to<T>(p));
     }
     const float factor = state.maximum == next ? 1.0f : exp(splat(state.maximum - next))[0];
     state = {next, state.total * factor + sum(sums)};
@@ -181,8 +193,9 @@ class PairProducts {
   void cap(int64_t row, int64_t n, float scale, float softcap) const {
     cap_logits(logits_ + row * kLogitsRow, n, scale, softcap);
   }
-  float softmax(int64_t row, uint64_t seen, float scale, RowState& state) const {
-    return softmax64(logits_ + row * kLogitsRow, seen, scale, state.maximum, state.total,
+  /// In bf16, which the product takes: not for a ProbabilityRounding.
+  float softmax(int64_t row, uint64_t seen, const SoftmaxForm& form, RowState& state) const {
+    return softmax64(logits_ + row * kLogitsRow, seen, form.scale, state.maximum, state.total,
                      probabilities_ + row * kProbabilityRow);
   }
   void clear(int64_t row) const { std::fill_n(probabilities_ + row * kProbabilityRow, kKeys / 2, Pair{0}); }

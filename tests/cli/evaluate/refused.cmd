@@ -13,12 +13,16 @@ refused "$D/natural" --generate --max-new-tokens 0
 refused "$D/natural" --threads -1
 refused "$D/stressed" --undivided
 refused "$D/natural" --precision f16
+refused "$D/natural" --attention vllm@0.33.0:FLASHINFER
+refused "$D/natural" --attention sglang@0.5.22:triton
+refused "$D/natural" --attention sglang@0.5.23:triton --query
 refused "$D/natural" --formats fp9 --prompts "$P" --max-prompts 1 -q
 refused "$D/natural" --formats int8 --prompts "$P" --max-prompts 1 -q
 refused "$D/natural" --prompts "$P" --memory 1MiB -q
 refused "$D/natural" --prompts "$P" --max-prompts 2 -q --generate --min-correct 0.5
 echo '{"input_ids": [1, 2, 3]}' >ids.jsonl
 refused "$SOURCE/tests/arch/golden/qwen3" --prompts ids.jsonl --state-dtype bf16 -q
+refused "$SOURCE/tests/arch/golden/deepseek_v3" --prompts ids.jsonl --attention sglang@0.5.23:triton -q
 set -- --prompts "$P" --max-prompts 2 -q
 kvcal calibrate "$D/stressed" "$@" -o scales.json --stats run.kvstats
 refused "$SOURCE/tests/arch/golden/qwen3" --scales scales.json
