@@ -103,7 +103,7 @@ struct AttentionSpec {
   // value heads being dealt to the pickers in order. Absent: all of them.
   Tensor picked{};
   std::span<const uint8_t> picks{};  // host, [spans]: 0 where all bits of the span are set; empty: perhaps nowhere
-  // Against the largest logit so far, of key blocks as attention() has them. On processors only: Error elsewhere.
+  // Against the largest logit so far, 32 keys at absolute positions at a time. On processors only: Error elsewhere.
   ProbabilityRounding probabilities{};
 
   /// The first key that a position sees.

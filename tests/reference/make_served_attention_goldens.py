@@ -4,7 +4,7 @@
 
 The former is of whole predictions, as the other goldens there (golden/README.md). The latter has outputs of attention alone, of
 queries, keys and values of goldens, beside sinks, and behind a first key that takes most of the attention. What is rounded when is
-what tests/loaders/attention_paths.py has, which is held against the servers' own kernels; keys come in blocks of 64, not of 32.
+what tests/loaders/attention_paths.py has, which is held against the servers' own kernels.
 """
 
 import json
@@ -19,7 +19,7 @@ from json_lines import write_small_json
 TESTS = Path(__file__).resolve().parents[1]
 CHECKPOINTS = TESTS / "arch" / "golden"
 PATHS = {"vllm": {"factor": 256, "sinks_last": False}, "sglang": {"factor": 1, "sinks_last": True}}
-KEYS = 64  # of a block
+KEYS = 32  # of a block
 NOISE = 1e-6  # of a probability: what sums in another order may move it by
 ENDS = (1, 20, 33, 65)  # of a case: tokens behind which a query is
 TRIES = 40
@@ -211,9 +211,9 @@ def case_of(name, rows, scale, window, ends, sinks=None):
         found, steady = attend(*rounded, form, scale, positions, window, sinks)
         plain, _ = attend(*rounded, None, scale, positions, window, sinks)
         last, _ = attend(*rounded, form, scale, positions, window, sinks, keys=1 << 20)
-        server, _ = attend(*rounded, form, scale, positions, window, sinks, keys=32)
+        larger, _ = attend(*rounded, form, scale, positions, window, sinks, keys=64)
         print(f"{name}, {path}: from an unrounded cache {away(found, exact):.2g}, from probabilities as they are {away(found, plain):.2g}; "
-              f"against the last maximum {away(last, found):.2g}, in blocks of 32 {away(server, found):.2g}; steady {all(steady)}")
+              f"against the last maximum {away(last, found):.2g}, in blocks of 64 {away(larger, found):.2g}; steady {all(steady)}")
         case["paths"][path] = [float(f"{x:.6g}") for x in found.reshape(-1)]
     return case
 

@@ -58,6 +58,31 @@ inline F32x8 in_e4m3(F32x8 p, float factor) {
   return p;
 }
 
+constexpr int64_t kServedKeys = 32;  // that servers' kernels take at a time where they round probabilities
+
+/// Logits of so many keys -> rounded probabilities below the largest so far. Returns the factor for all before.
+inline float softmax_in_e4m3(float* logits, uint64_t seen, const SoftmaxForm& form, RowState& state) {
+  if ((seen & 0xFFFFFFFFu) == 0) {
+    std::fill_n(logits, kServedKeys, 0.0f);
+    return 1.0f;
+  }
+  F32x8 top = splat(state.maximum), sums{};
+  for (int64_t j = 0; j < kServedKeys; j += kLanes) {
+    const F32x8 s = load8(logits + j) * form.scale;
+    store8(logits + j, seen_lanes(seen, j) ? s : splat(-std::numeric_limits<float>::infinity()));
+    top = larger(load8(logits + j), top);
+  }
+  const float next = largest(top);
+  for (int64_t j = 0; j < kServedKeys; j += kLanes) {
+    const F32x8 p = exp(load8(logits + j) - next);
+    sums += p;
+    store8(logits + j, in_e4m3(p, form.factor));
+  }
+  const float factor = state.maximum == next ? 1.0f : exp(splat(state.maximum - next))[0];
+  state = {next, state.total * factor + sum(sums)};
+  return factor;
+}
+
 /// logits -> c tanh(logit · scale / c), rows at distance kLogitsRow. tanh by its sign: the exponential never overflows.
 inline void cap_logits(float* logits, int64_t n_rows, float scale, float softcap) {
   const float factor = scale / softcap;
@@ -110,6 +135,7 @@ class WideProducts {
   /// A row's logits -> probabilities against the new maximum. Returns the factor for the output so far. The maximum may
   /// miss a NaN, but that logit's own probability is NaN, and with it the total and the output.
   float softmax(int64_t row, uint64_t seen, const SoftmaxForm& form, RowState& state) const {
+    if (form.factor > 0.0f) return softmax_in_e4m3(row, seen, form, state);
     constexpr int kVectors = kKeys / kLanes;
     float* logits = logits_ + row * kLogitsRow;  // the probabilities take their place
     F32x8 s[kVectors];
@@ -124,10 +150,21 @@ class WideProducts {
     for (int b = 0; b < kVectors; ++b) {
       const F32x8 p = exp(s[b] - next);
       sums += p;
-      store8(logits + b * kLanes, form.factor > 0.0f ? in_e4m3(p, form.factor) : rounded_to<T>(p));
+      store8(logits + b * kLanes, rounded_to<T>(p));
     }
     const float factor = state.maximum == next ? 1.0f : exp(splat(state.maximum - next))[0];
     state = {next, state.total * factor + sum(sums)};
+    return factor;
+  }
+
+  float softmax_in_e4m3(int64_t row, uint64_t seen, const SoftmaxForm& form, RowState& state) const {
+    float* logits = logits_ + row * kLogitsRow;
+    float factor = 1.0f;
+    for (int64_t begin = 0; begin < kKeys; begin += kServedKeys) {
+      const float fade = cpu::softmax_in_e4m3(logits + begin, seen >> begin, form, state);
+      for (int64_t j = 0; j < begin; ++j) logits[j] *= fade;
+      factor *= fade;
+    }
     return factor;
   }
 
