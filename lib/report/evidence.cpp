@@ -37,7 +37,8 @@ std::string calibrate_command(const Artifact& a) {
 /// Of a word that means nothing else to a shell, whoever wrote it.
 bool is_word(std::string_view name) {
   return std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == ':' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_:.@").find(c) != std::string_view::npos;
   });
 }
 
@@ -68,6 +69,7 @@ std::string evaluate_command(const SavedEvaluation& e) {
     else
       scales += name == "file" ? std::string(" --scales ") + kCarriedScales : " FILE";
   text += scales + variant_options(e);
+  if (!e.attention.empty() && is_word(e.attention)) text += " --attention " + e.attention;
   if (!e.layers.empty()) text += " --per-layer";
   if (!e.answers.empty()) text += " --generate";
   if (e.keep_recent > 0) text += " --keep-recent " + std::to_string(e.keep_recent);

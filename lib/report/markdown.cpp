@@ -61,7 +61,9 @@ std::string report_markdown(const ReportInput& input) {
   const Artifact& a = input.artifact;
   std::string text = "**KV cache of " + plain(a.model.architecture) + " in " + plain(a.quantization.dtype) +
                      "**, against the cache in 16 bits: " + grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) +
-                     " tokens, " + plain(e.precision) + ". In brackets intervals of 95 %.\n\n" + table(input) + "\n";
+                     " tokens, " + plain(e.precision) +
+                     (e.attention.empty() ? "" : ", attention of " + plain(e.attention)) +
+                     ". In brackets intervals of 95 %.\n\n" + table(input) + "\n";
   for (const std::string& answer : answer_sentences(a)) text += "- " + plain(answer) + "\n";
   if (e.conclusion)
     for (const std::string& sentence : pair_sentences(*e.conclusion)) text += "- " + plain(sentence) + ".\n";

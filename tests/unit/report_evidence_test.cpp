@@ -113,6 +113,7 @@ TEST(EvidencePage, SaysHowItIsMadeAgain) {
     json["variants"].push_back(evaluated_variant(name, "x", 0.25));
   for (const char* name : {"file_2", "statistics"})
     json["files"].push_back({{"name", name}, {"sha256", std::string(64, 'e')}});
+  json["attention"] = "vllm@0.33.0:TRITON_ATTN";
   json["keep_recent"] = 16;
   json["state_chunk"] = 0;
   const Pair files = scales_and_evaluation(json);
@@ -120,7 +121,8 @@ TEST(EvidencePage, SaysHowItIsMadeAgain) {
   EXPECT_TRUE(
       has(page,
           "<code>kvcal evaluate MODEL --prompts FILE --precision f32 --stats FILE --scales kv-cache-scales.json "
-          "FILE --floor --undivided --formats nvfp4 --state-dtype int8 --generate --keep-recent 16 "
+          "FILE --floor --undivided --formats nvfp4 --state-dtype int8 --attention vllm@0.33.0:TRITON_ATTN --generate "
+          "--keep-recent 16 "
           "--state-chunk 0 -o evaluation.json</code>"));
   EXPECT_TRUE(has(page, " --dtype fp8_e4m3 --granularity tensor --policy "));
   EXPECT_TRUE(has(page, "<code>" + sha256_hex(files.evaluation) + "</code>"));
