@@ -76,7 +76,7 @@ void check_none(const FolderUnderTest& f, bool needs_none, Report& report) {
   const bool is_folded = f.fold && f.fold->n_left == 0 && !d.declares_cache();
   if (elsewhere || is_folded || needs_none) return;
   report.add({"F08", "", d.declares_cache() ? "the scales of keys and values" : "no key or value scales found",
-              d.declares_cache() ? "those of the FP8 cache that " + d.source + " declares" : "",
+              d.declares_cache() ? "those of the cache that " + d.source + " declares" : "",
               d.declares_cache() ? "none, so 1.0 in every layer" : "", 0,
               f.path_of(d.source.empty() ? "config.json" : d.source)});
 }

@@ -139,7 +139,8 @@ CacheType settled_type(const CacheRequest& request) {
     return {.open = "the log of one run: this one names " + request.logged + " and " + request.logged_too,
             .contradicted = true};
   const CacheType logged = known(request.logged, "log");
-  const bool explicitly = asked.decided_by == "option";
+  // vLLM says "scaling factor 1.0 for fp8_e4m3" of an NVFP4 cache, too.
+  const bool explicitly = asked.decided_by == "option" || (asked.name == "nvfp4" && logged.name == "fp8_e4m3");
   if (!explicitly || asked.quantized == logged.quantized) return explicitly ? asked : logged;
   return {.open = "inputs of one run: the options ask for " + request.asked + ", the log names " + request.logged,
           .contradicted = true};
@@ -158,6 +159,17 @@ bool is_quantized_type(std::string_view type) {
                                                        "f16", "f32",  "float32", "half",     "float",   "none"};
   if (type.starts_with("torch.")) type.remove_prefix(6);
   return std::ranges::find(kPlain, type) == kPlain.end();
+}
+
+bool holds_fp8(std::string_view type) {
+  if (type.starts_with("torch.")) type.remove_prefix(6);
+  return type.starts_with("fp8") || type.starts_with("float8");
+}
+
+std::string format_of(const CacheType& type) {
+  if (type.quantized != Trait::Yes) return "quantized";
+  if (holds_fp8(type.name)) return "FP8";
+  return type.name.starts_with("nvfp4") ? "NVFP4" : type.name;
 }
 
 }  // namespace kvcal

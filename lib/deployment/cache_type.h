@@ -43,4 +43,10 @@ CacheType cache_type(const CacheRequest& request);
 /// "fp8", "int8_per_token_head", "q8_0"; not "auto", "bfloat16", "torch.float16".
 bool is_quantized_type(std::string_view type);
 
+/// Values of 8 bits in E4M3 or E5M2, however they are scaled: not "mxfp8", whose scales are of blocks.
+bool holds_fp8(std::string_view type);
+
+/// What a sentence calls a cache of this type: "FP8", "NVFP4", "mxfp8"; "quantized" where the type is not known.
+std::string format_of(const CacheType& type);
+
 }  // namespace kvcal

@@ -11,7 +11,7 @@ std::string auto_too(CacheRequest r) {
   r.logged.clear();
   const CacheType left = cache_type(r);
   if (left.quantized != Trait::Yes) return "";
-  return std::string("with this one auto is ") + (left.name.starts_with("nvfp4") ? "NVFP4" : "FP8") + ", and ";
+  return "with this one auto is " + format_of(left) + ", and ";
 }
 
 }  // namespace

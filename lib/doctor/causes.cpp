@@ -20,14 +20,15 @@ constexpr std::array kCauses = {
     CauseLine{Cause::RuntimeScalesIgnored, "runtime-scales-ignored",
               "the server ignored the option to measure KV scales and uses 1.0"},
     CauseLine{Cause::OptionUnknown, "option-unknown", "the command uses an option that this server does not have"},
-    CauseLine{Cause::ScalesMissing, "scales-missing", "the FP8 cache runs at scale 1.0 because there are no scales"},
+    CauseLine{Cause::ScalesMissing, "scales-missing",
+              "the {format} cache runs at scale 1.0 because there are no scales"},
     CauseLine{Cause::ScalesNotLoaded, "scales-not-loaded", "there are KV scales, but the cache does not use them"},
     CauseLine{Cause::ScalesRefused, "scales-refused", "the server refuses the scales, or how they are declared"},
     CauseLine{Cause::ScalesStale, "scales-stale", "the scales do not, or no longer, match the model being served"},
     CauseLine{Cause::ScalesInvalid, "scales-invalid", "some scales are not usable numbers"},
     CauseLine{Cause::PluginMissing, "plugin-missing", "the plug-in that should set the scales did not"},
     CauseLine{Cause::LatentAttention, "latent-attention",
-              "FP8 cache of an MLA model: this backend, or how it handles scales"},
+              "{format} cache of an MLA model: this backend, or how it handles scales"},
     CauseLine{Cause::FormatUnsupported, "format-unsupported",
               "this server or GPU does not support the requested cache type"},
     CauseLine{Cause::KeyOutliers, "key-outliers", "outlier channels in the keys, which no scale can fix"},
@@ -46,7 +47,12 @@ constexpr int kSaysSoItself = 9;
 }  // namespace
 
 std::string_view name_of(Cause cause) { return line_of(cause).name; }
-std::string_view title_of(Cause cause) { return line_of(cause).title; }
+std::string title_of(Cause cause, const CacheType& cache) {
+  std::string title(line_of(cause).title);
+  constexpr std::string_view kFormat = "{format}";
+  if (const size_t at = title.find(kFormat); at != title.npos) title.replace(at, kFormat.size(), format_of(cache));
+  return title;
+}
 
 std::string_view name_of(Confidence confidence) {
   constexpr std::array<std::string_view, 4> kNames = {"established", "computed", "reported", "inferred"};

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "deployment/cache_type.h"
 #include "doctor/entry.h"
 
 namespace kvcal {
@@ -20,8 +21,9 @@ struct Explanation {
   const Entry* best = nullptr;       // of these: its fix is the explanation's
 };
 
-std::string_view name_of(Cause cause);   // "scales-missing": for programs
-std::string_view title_of(Cause cause);  // a sentence
+std::string_view name_of(Cause cause);  // "scales-missing": for programs
+/// A sentence about this cache.
+std::string title_of(Cause cause, const CacheType& cache);
 Likelihood likelihood_of(const Explanation& explanation);
 
 /// The causes that findings speak for, the most likely first. A finding that says so itself (9) beats any number of

@@ -138,9 +138,7 @@ Found notable_key_bias(const Facts& f) { return has(f, "C02") ? Found{} : key_bi
 
 Found bias_by_name(const Facts& f) {
   const bool measured = f.checkpoint && f.checkpoint->has_tensors;
-  const std::string& dtype = f.cache.name;
-  const bool fp8 = dtype.starts_with("fp8") || dtype.find("float8") != std::string::npos;
-  if (measured || f.model.key_bias != Trait::Yes || !fp8) return {};
+  if (measured || f.model.key_bias != Trait::Yes) return {};
   return {true, f.model_path, {}};
 }
 
@@ -310,8 +308,7 @@ constexpr CombinationRule kRules[] = {
      kTensors, no_activation_scales},
     {{"F25", Error, Reported,
       "generation_config.json asks transformers for a low-bit cache, and this model's keys have a bias: every answer "
-      "of "
-      "Qwen2.5 was reported broken",
+      "of Qwen2.5 was reported broken",
       "that a server reads it: vLLM and SGLang do not", "remove \"cache_implementation\" from generation_config.json",
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
@@ -353,7 +350,7 @@ constexpr CombinationRule kRules[] = {
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
       "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",
       Cause::KeyOutliers, 4},
-     kFlags | kModel | kQuantized,
+     kFlags | kModel | kFp8,
      bias_by_name},
     {entry_of("S18", Established, "", "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
               "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),

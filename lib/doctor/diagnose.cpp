@@ -43,8 +43,7 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
 std::string no_server(const Launches& launches) {
   if (launches.kind == "command")
     return "starts no server: expected vllm serve ..., python -m sglang.launch_server ..., llama-server ..., a "
-           "container "
-           "of one, or its options alone (--model X ...)";
+           "container of one, or its options alone (--model X ...)";
   std::string images;
   for (const std::string& image : launches.images)
     if (images.size() < 200) images += (images.empty() ? ": " : ", ") + quoted(image);

@@ -97,12 +97,12 @@ Lines explanation_text(const Diagnosis& d) {
                            " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
                            model_name(d.facts) + " --generate");
   const Explanation& top = d.explanations.front();
-  Lines text("Most likely: " + std::string(title_of(top.cause)) + " [" + std::string(name_of(likelihood_of(top))) +
+  Lines text("Most likely: " + title_of(top.cause, d.facts.cache) + " [" + std::string(name_of(likelihood_of(top))) +
              "; " + joined(top.because) + "]");
   if (const std::string fix = fix_text(*top.best, d.facts); !fix.empty()) text.add("  do: " + fix);
   for (size_t i = 1; i < d.explanations.size(); ++i) {
     const Explanation& e = d.explanations[i];
-    text.add("Also: " + std::string(title_of(e.cause)) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
+    text.add("Also: " + title_of(e.cause, d.facts.cache) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
              joined(e.because) + "]");
   }
   return text;
@@ -145,7 +145,7 @@ Json json_of(const Sign& sign, const Facts& facts) {
 
 Json json_of(const Explanation& e, const Facts& facts) {
   return {{"cause", name_of(e.cause)},
-          {"title", title_of(e.cause)},
+          {"title", title_of(e.cause, facts.cache)},
           {"likelihood", name_of(likelihood_of(e))},
           {"because", e.because},
           {"fix", fix_text(*e.best, facts)}};
@@ -212,7 +212,7 @@ Json catalog_json() {
   Json json = Json::array();
   for (const Entry* e : catalog()) {
     json.push_back(json_of(*e));
-    if (e->cause != Cause::None) json.back()["cause_title"] = title_of(e->cause);
+    if (e->cause != Cause::None) json.back()["cause_title"] = title_of(e->cause, {});
   }
   return json;
 }

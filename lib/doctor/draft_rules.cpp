@@ -90,8 +90,7 @@ constexpr CombinationRule kRules[] = {
      speculative},
     {{"F33", Warning, Reported,
       "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
-      "wrong, "
-      "in version after version",
+      "wrong, in version after version",
       "that this version does it: reported for 0.23 to 0.28; parts were fixed in 0.26",
       "serve with --no-enable-prefix-caching, then without the draft, and compare the same prompts",
       "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16"},

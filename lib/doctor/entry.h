@@ -75,7 +75,7 @@ inline constexpr Entry kExclamationMarks = {
     Confidence::Established,
     "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
     "probably NaN",
-    "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
+    "that the KV cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
     "run the same prompt with {control}; VLLM_COMPUTE_NANS_IN_LOGITS=1 tells whether logits are NaN",
     "vllm issues 49011, 50283; transformers 33312",
     Cause::NanLogits,

@@ -83,8 +83,7 @@ Found e5m2_without_scales(const Facts& f) {
 }
 
 Found e5m2_with_outliers(const Facts& f) {
-  const bool reported = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.model.key_bias == Trait::Yes &&
-                        f.model.multimodal == Trait::Yes;
+  const bool reported = asks_for_e5m2(f) && f.model.key_bias == Trait::Yes && f.model.multimodal == Trait::Yes;
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
@@ -146,20 +145,17 @@ Found eager(const Facts& f) {
   return f.flag("enforce-eager") == nullptr ? Found{} : found_in_flags(f, {"enforce-eager"});
 }
 
-// "prefill" or "decode" of a pair of servers; "" for one that does both.
-std::string role_of(const ServeCommand& command) {
-  const auto value = [&](const char* name) {
-    const auto found = command.flags.find(name);
-    return found == command.flags.end() ? std::string() : found->second;
-  };
-  const std::string transfer = value("kv-transfer-config"), mode = value("disaggregation-mode");
-  if (mode == "prefill" || transfer.find("kv_producer") != std::string::npos) return "prefill";
-  return mode == "decode" || transfer.find("kv_consumer") != std::string::npos ? "decode" : "";
-}
-
 std::string option_of(const ServeCommand& command, const char* name, const char* otherwise) {
   const auto found = command.flags.find(name);
   return found == command.flags.end() || found->second.empty() ? otherwise : found->second;
+}
+
+// "prefill" or "decode" of a pair of servers; "" for one that does both.
+std::string role_of(const ServeCommand& command) {
+  const std::string transfer = option_of(command, "kv-transfer-config", "");
+  const std::string mode = option_of(command, "disaggregation-mode", "");
+  if (mode == "prefill" || transfer.find("kv_producer") != std::string::npos) return "prefill";
+  return mode == "decode" || transfer.find("kv_consumer") != std::string::npos ? "decode" : "";
 }
 
 // What two servers of a pair must agree on so that one can read the other's cache.
@@ -244,8 +240,7 @@ constexpr CombinationRule kRules[] = {
      calculate_on_hybrid},
     {{"F04", Error, Established,
       "scales are frozen from the first forward pass (a warm-up or the first request): later keys beyond 2.24 times "
-      "and "
-      "values beyond 4.48 times what it saw are clipped, differently after every restart",
+      "and values beyond 4.48 times what it saw are clipped, differently after every restart",
       "that clipping happened, or that it made NaN: clipped values are finite",
       "remove it: {command}; calibrate before serving", "vllm changes 11906, 37201", Cause::RuntimeScalesFrozen, 8},
      kFlags,

@@ -208,12 +208,11 @@ constexpr CombinationRule kRules[] = {
       "that it crashes here: it was reported for one version, and the report is open",
       "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.28 has it), or no draft",
       "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
-     kFlags | kCheckpoint | kGpu | kVllm | kQuantized,
+     kFlags | kCheckpoint | kGpu | kVllm | kFp8,
      draft_on_ada},
     {{"B02", Error, Established,
       "FlashAttention 4 of these versions lets the probabilities of an FP8 attention reach 2^12, and clips them at "
-      "448: "
-      "worse the longer the context",
+      "448: worse the longer the context",
       "that attention runs in FP8 here: with 16-bit queries it does not",
       "vLLM 0.33, or --attention-backend TRITON_ATTN",
       "vllm 0.23.0 to 0.26.0 vllm_flash_attn/cute/flash_fwd_sm100.py; flash-attention issue 2716", Cause::KernelDefect,
@@ -223,7 +222,7 @@ constexpr CombinationRule kRules[] = {
     {{"B03", Fatal, Established, "Triton needs compute capability 8.9 for this FP8 cache: the server does not start",
       "", "{control}, or --attention-backend FLASHINFER",
       "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8, "LG24"},
-     kFlags | kGpu | kQuantized,
+     kFlags | kGpu | kFp8,
      triton_before_ada},
     {{"B20", Fatal, Established, "no attention backend of vLLM takes this FP8 cache on this GPU", "",
       "{control}; on compute capability 7.5 vLLM 0.23 with --attention-backend FLASHINFER",
@@ -262,12 +261,11 @@ constexpr CombinationRule kRules[] = {
       "that this version does: 0.33.0 asks the platform, in which release that began was not checked",
       "vLLM 0.33, or {control}", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
       Cause::KernelDefect, 8},
-     kFlags | kModel | kGpu | kVllm | kQuantized,
+     kFlags | kModel | kGpu | kVllm | kFp8,
      fnuz_bytes},
     {{"B09", Warning, Reported,
       "DeepGEMM on this GPU takes powers of two as scales of weights; this checkpoint has others, which are rounded, "
-      "or "
-      "in some versions misread",
+      "or in some versions misread",
       "anything about the KV cache, or damage: reports go from 12 points of GSM8K to none",
       "VLLM_USE_DEEP_GEMM=0, or SGLANG_ENABLE_JIT_DEEPGEMM=0, and compare", "sglang issue 28662; vllm issue 38083",
       Cause::NotTheCache, 5},
@@ -282,7 +280,7 @@ constexpr CombinationRule kRules[] = {
     {{"B11", Error, Reported, "FlashInfer's fa2 kernels were reported wrong for FP8 with keys of 192 and values of 128",
       "that this version has the fault: no version with a fix was found", kCompare, "flashinfer issue 4976",
       Cause::KernelDefect, 5},
-     kFlags | kModel | kGpu | kQuantized,
+     kFlags | kModel | kGpu | kFp8,
      wide_keys_of_fa2},
 };
 

@@ -19,14 +19,12 @@ constexpr LogLine kLines[] = {
       Cause::ScalesStale, 8}},
     {"[TensorRT-LLM] TensorRT",
      {"LG83", Note, Established, "a log of TensorRT-LLM, for which this program has no rules",
-      "that its cache is fine: serve once with kv_cache_config: {dtype: auto} in the file of "
-      "--config, and compare",
-      "", "tensorrt_llm/__init__.py"}},
+      "that its cache is fine: serve once with kv_cache_config: {dtype: auto} in the file of --config, and compare", "",
+      "tensorrt_llm/__init__.py"}},
     {"Large KV activation",
      {"LG17", Warning, Established, "at export, a magnitude above 224 was measured in keys or values",
       "that FP8 fails: it fits up to 448 x scale",
-      "kvcal calibrate {model} -o scales.json, then kvcal evaluate {model} --scales scales.json "
-      "--choose fp8_e4m3 "
+      "kvcal calibrate {model} -o scales.json, then kvcal evaluate {model} --scales scales.json --choose fp8_e4m3 "
       "--max-kl 0.01 finds the layers to keep in bf16",
       "nvidia-modelopt 0.47.0 torch/export/quant_utils.py", Cause::KeyOutliers, 5}},
     {"requires CUDA >= 12.",
@@ -35,8 +33,7 @@ constexpr LogLine kLines[] = {
      "SM 12"},
     {"FlashInfer requires GPUs with sm75 or higher",
      {"LG19", Fatal, Established,
-      "FlashInfer found no GPU architecture to compile for; with CUDA too old for SM 12.x the message "
-      "misleads",
+      "FlashInfer found no GPU architecture to compile for; with CUDA too old for SM 12.x the message misleads",
       "that the GPU is too old", "install CUDA 12.9 or later, or VLLM_USE_FLASHINFER_SAMPLER=0",
       "flashinfer-python 0.7.2 jit/core.py", Cause::NotTheCache, 8}},
     {"type fp8e4nv not supported in this architecture",
@@ -51,8 +48,8 @@ constexpr LogLine kLines[] = {
     {"an illegal memory access was encountered",
      {"LG74", Error, Established, "a kernel read or wrote memory that is not its own",
       "which kernel: the GPU reports late, and the line that fails is seldom the one at fault",
-      "CUDA_LAUNCH_BLOCKING=1 names the kernel; then another --attention-backend, --enforce-eager, and "
-      "{control}, one at a time",
+      "CUDA_LAUNCH_BLOCKING=1 names the kernel; then another --attention-backend, --enforce-eager, and {control}, one "
+      "at a time",
       "CUDA", Cause::KernelDefect, 4}},
     {"kv_cache_offset'",
      {"LG75", Fatal, Reported, "vLLM-Ascend does not find how this checkpoint's INT8 cache is described",

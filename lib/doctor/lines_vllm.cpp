@@ -24,9 +24,8 @@ constexpr LogLine kLines[] = {
       "vllm 0.33.0 config/cache.py"}},
     {"Using KV cache scaling factor 1.0 for fp8_e4m3",
      {"LG2", Warning, Established, "at least one layer's key and value scales are both exactly 1.0",
-      "damage: 1.0 is right wherever magnitudes stay below 448; printed once, so it says nothing of "
-      "the other layers; from 0.15 on never printed for compressed-tensors checkpoints, and never for "
-      "unquantized ones",
+      "damage: 1.0 is right wherever magnitudes stay below 448; printed once, so it says nothing of the other layers; "
+      "from 0.15 on never printed for compressed-tensors checkpoints, and never for unquantized ones",
       kCalibrate, kKvCache, Cause::ScalesMissing, 6},
      "",
      "",
@@ -109,8 +108,7 @@ constexpr LogLine kLines[] = {
     {"is not valid for this configuration. Reason: [",
      {"LG82", Fatal, Established,
       "the attention backend that was asked for does not take this combination: the line says why",
-      "that another backend takes it: versions from 0.12 to 0.14 refuse a bfloat16 that is "
-      "written out with every one",
+      "that another backend takes it: versions from 0.12 to 0.14 refuse a bfloat16 that is written out with every one",
       "another --attention-backend, or none of your own; or change what the reasons name",
       "vllm 0.33.0 platforms/cuda.py, rocm.py; vllm change 32795", Cause::FormatUnsupported, 8}},
     {"No valid attention backend found for",
@@ -131,8 +129,7 @@ constexpr LogLine kLines[] = {
      "nvfp4"},
     {"BatchPrefillWithPagedKVCache failed with error",
      {"LG80", Fatal, Reported,
-      "FlashInfer's prefill kernel cannot run here with this cache: reported for FP8 and heads of "
-      "256 on sm_121",
+      "FlashInfer's prefill kernel cannot run here with this cache: reported for FP8 and heads of 256 on sm_121",
       "that the cache's type is the reason", "--attention-backend TRITON_ATTN; {control}", "vllm issue 50331, open",
       Cause::KernelDefect, 8}},
     {"FLASHMLA_SPARSE: [kv_cache_dtype not supported",
@@ -150,11 +147,13 @@ constexpr LogLine kLines[] = {
       Cause::LatentAttention, 8}},
     {"retrieved by 0 decode worker(s)",
      {"LG33", Warning, Established, "cache blocks expired before a decode server fetched them",
-      "anything about FP8: the transfer failed", "fix the KV transfer first; compare with both servers at {control}",
-      "vllm 0.10.2 to 0.19.1 nixl_connector.py", Cause::CacheTransfer, 7}},
+      "anything about the format: the transfer failed",
+      "fix the KV transfer first; compare with both servers at {control}", "vllm 0.10.2 to 0.19.1 nixl_connector.py",
+      Cause::CacheTransfer, 7}},
     {"Potentially invalid KV blocks",
      {"LG33b", Warning, Established, "a decode server fetched cache blocks that may have been overwritten",
-      "anything about FP8: the transfer failed", "fix the KV transfer first; compare with both servers at {control}",
+      "anything about the format: the transfer failed",
+      "fix the KV transfer first; compare with both servers at {control}",
       "vllm 0.33.0 distributed/kv_transfer/kv_connector/v1/nixl/pull_worker.py", Cause::CacheTransfer, 7}},
 };
 

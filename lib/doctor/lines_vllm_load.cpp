@@ -43,11 +43,11 @@ constexpr LogLine kLines[] = {
       Cause::ScalesRefused, 9}},
     {"fp8_e5m2 kv-cache is not supported with fp8 checkpoints",
      {"LG10", Fatal, Established,
-      "vLLM takes no E5M2 cache with this checkpoint: where it carries FP8 KV scales, and before 0.24 "
-      "with any quantization that could carry them",
+      "vLLM takes no E5M2 cache with this checkpoint: where it carries FP8 KV scales, and before 0.24 with any "
+      "quantization that could carry them",
       "that the checkpoint has KV scales",
-      "vLLM 0.24 or later where config.json declares no KV cache scheme; else --kv-cache-dtype fp8_e4m3 "
-      "(compute capability 8.9 or later)",
+      "vLLM 0.24 or later where config.json declares no KV cache scheme; else --kv-cache-dtype fp8_e4m3 (compute "
+      "capability 8.9 or later)",
       "vllm 0.8.5 to 0.33.0 model_executor/layers/attention/attention.py", Cause::ScalesRefused, 9}},
     {"DEPRECATED. Found kv_scale in the checkpoint",
      {"LG11", Warning, Established,
@@ -69,8 +69,7 @@ constexpr LogLine kLines[] = {
       kWeights}},
     {"There is no module or parameter named",
      {"LG38", Fatal, Established,
-      "the checkpoint has a scale for a module that the model does not have, or scales without a "
-      "quantization_config",
+      "the checkpoint has a scale for a module that the model does not have, or scales without a quantization_config",
       "that the scales are wrong: their names are, or config.json is", kExport,
       "vllm 0.33.0 model_executor/models/utils.py", Cause::ScalesRefused, 8},
      "_scale"},
@@ -115,15 +114,15 @@ constexpr LogLine kLines[] = {
     unknown_name(".output_scale'", kNewer),
     {"assert layer.k_scale > 0.0",
      {"LG37", Fatal, Established,
-      "a key scale that is zero, negative, NaN or missing beside a value scale; zero also after an "
-      "offload that loses it",
+      "a key scale that is zero, negative, NaN or missing beside a value scale; zero also after an offload that loses "
+      "it",
       "", "kvcal validate EXPORT; then export again", "vllm 0.33.0 and sglang 0.5.23 layers/quantization/kv_cache.py",
       Cause::ScalesInvalid, 9}},
     {"Load format `kv_cache_scales` is not supported",
      {"LG72", Fatal, Established,
       "the plug-in that the command asks for is not installed, or a VLLM_PLUGINS list keeps it out", "",
-      "install the wheel kvcal (or apps/plugins alone) in the server's environment; add "
-      "kv_cache_scales to VLLM_PLUGINS",
+      "install the wheel kvcal (or apps/plugins alone) in the server's environment; add kv_cache_scales to "
+      "VLLM_PLUGINS",
       "vllm 0.33.0 model_executor/model_loader/__init__.py", Cause::PluginMissing, 9}},
     {"Invalid kv_cache_dtype",
      {"LG50", Fatal, Established, "this server does not know the cache type asked for", "",

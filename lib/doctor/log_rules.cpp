@@ -65,16 +65,14 @@ constexpr CombinationRule kRules[] = {
      latent_names},
     {{"L09", Note, Established,
       "no log line tells whether scales were loaded: vLLM prints none for compressed-tensors (since 0.15) and for "
-      "unquantized "
-      "checkpoints",
+      "unquantized checkpoints",
       "that scales are there, or that they are missing", "kvcal doctor --model MODEL looks into the checkpoint",
       "vllm 0.33.0, by running it"},
      kLog | kFlags | kVllm | kStaticFp8,
      silence},
     {{"P01", Error, Established, "the command asks for the plug-in, but its line is not in the log: no scales were set",
       "that the server runs: without the plug-in it refuses to start; and a truncated log has no such line either",
-      "install the wheel kvcal (or apps/plugins alone) in the server's environment, and no VLLM_PLUGINS list "
-      "without "
+      "install the wheel kvcal (or apps/plugins alone) in the server's environment, and no VLLM_PLUGINS list without "
       "it",
       "apps/plugins", Cause::PluginMissing, 7},
      kLog | kFlags,

@@ -95,8 +95,7 @@ constexpr CombinationRule kRules[] = {
      one_character},
     {{"E16", Error, Inferred, "the output repeats itself",
       "a loss of precision: sampling settings, prompts and weights do it too, and a fixed onset points to a boundary "
-      "of pages "
-      "or graphs first",
+      "of pages or graphs first",
       kCompare, "ik_llama.cpp 2136; vllm issues 37554, 39407", Cause::None, 0},
      kOutput,
      loop},
@@ -108,8 +107,7 @@ constexpr CombinationRule kRules[] = {
      same_onset},
     {{"E05", Error, Computed,
       "logits lie at the model's soft-cap, several tokens alike: hidden states are far too large, and what is chosen "
-      "is "
-      "chance",
+      "is chance",
       "that the cache is to blame: weights or activations with a wrong scale do the same",
       "the same prompt with {control}; where it is the same, look at the scales of weights and activations",
       "30 tanh(x / 30) in bf16 is 29.875 from x = 90 and 30 from x = 103; vllm issue 39407", Cause::NotTheCache, 5},

@@ -47,6 +47,11 @@ constexpr std::array kNeeds = {
     Need{kSglang, [](const Facts& f) { return served_by(f, Engine::Sglang); }, "which server it is"},
     Need{kQuantized, [](const Facts& f) { return f.cache.quantized; }, ""},
     Need{kStaticFp8, [](const Facts& f) { return f.cache.one_scale; }, ""},
+    Need{kFp8,
+         [](const Facts& f) {
+           return f.cache.quantized == Trait::Yes ? trait_of(holds_fp8(f.cache.name)) : f.cache.quantized;
+         },
+         ""},
     Need{kPlain,
          [](const Facts& f) {
            return f.cache.quantized == Trait::Unknown ? Trait::Unknown : trait_of(f.cache.quantized == Trait::No);

@@ -71,8 +71,7 @@ void read_quark(const Json& q, KvDeclaration& d) {
     d.quark_error = "Currently supported kv cache quantization is dtype=fp8_e4m3, however received " + d.algorithm;
   else if (scheme != "per_tensor")
     d.quark_error =
-        "Only support per-tensor scaling factor for quark KV cache. Expected qscheme: per_tensor, found "
-        "qscheme: " +
+        "Only support per-tensor scaling factor for quark KV cache. Expected qscheme: per_tensor, found qscheme: " +
         scheme;
 }
 

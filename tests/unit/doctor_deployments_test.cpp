@@ -82,9 +82,20 @@ const std::vector<std::string> kTensors = {
 const std::vector<std::string> kServers = {"vllm",         "vllm@0.10.2",   "vllm@0.14.1",   "vllm@0.19.0",
                                            "vllm@0.22.0",  "vllm@0.28.0",   "vllm@0.33.0",   "sglang",
                                            "sglang@0.5.9", "sglang@0.5.12", "sglang@0.5.19", "sglang@0.5.23"};
-const std::vector<std::string> kTypes = {"",         "",        "auto", "fp8",   "fp8_e4m3",           "fp8_e5m2",
-                                         "bfloat16", "float16", "bf16", "nvfp4", "fp8_per_token_head", "mxfp8",
-                                         "fp4_e2m1"};
+const std::vector<std::string> kTypes = {"",
+                                         "",
+                                         "auto",
+                                         "fp8",
+                                         "fp8_e4m3",
+                                         "fp8_e5m2",
+                                         "bfloat16",
+                                         "float16",
+                                         "bf16",
+                                         "nvfp4",
+                                         "fp8_per_token_head",
+                                         "mxfp8",
+                                         "fp4_e2m1",
+                                         "int8_per_token_head"};
 const std::vector<std::string> kBackends = {
     "",       "",    "FLASHINFER", "FLASH_ATTN", "TRITON_ATTN",     "CUTLASS_MLA", "flashinfer",
     "triton", "fa3", "trtllm_mha", "trtllm_mla", "FLASHMLA_SPARSE", "trtllm"};
@@ -263,6 +274,16 @@ void expect_words_of_server(const Deployment& deployment, const Diagnosis& d) {
   }
 }
 
+/// A cache that is known to hold another format is not called one of FP8.
+void expect_format_of_cache(const Deployment& deployment, const Diagnosis& d) {
+  if (d.facts.cache.quantized != Trait::Yes || holds_fp8(d.facts.cache.name)) return;
+  std::string said;
+  for (const Sign& sign : d.findings) said += std::string(sign.entry->meaning) + "\n";
+  for (const Sign& sign : d.notes) said += std::string(sign.entry->meaning) + "\n";
+  for (const Explanation& e : d.explanations) said += title_of(e.cause, d.facts.cache) + "\n";
+  EXPECT_EQ(said.find("FP8 cache"), std::string::npos) << said << deployment.text();
+}
+
 TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
   for (unsigned seed = 0; seed < kDeployments && !HasFailure(); ++seed) {
     const Deployment deployment = drawn(seed, checkpoints_);
@@ -271,6 +292,7 @@ TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
     expect_known(deployment, d);
     expect_useful_fixes(deployment, d);
     expect_words_of_server(deployment, d);
+    expect_format_of_cache(deployment, d);
   }
 }
 
