@@ -12,6 +12,13 @@ Trait from(const std::optional<EngineVersion>& version, const EngineVersion& sin
   return version ? trait_of(*version >= since) : Trait::Unknown;
 }
 
+/// Whether the checkpoint's quantization has the server look for scales at all.
+bool makes_parameters(const KvDeclaration& declared, ServerKind server) {
+  const KvCarrier carrier = carrier_of(declared, server);
+  const bool per_head = carrier == KvCarrier::PerHead && server == ServerKind::Sglang;  // it takes one of a layer
+  return carrier != KvCarrier::None && carrier != KvCarrier::Other && !per_head;
+}
+
 Trait opposite(Trait t) { return t == Trait::Unknown ? t : trait_of(t == Trait::No); }
 
 // Read in 0.8.5 to 0.33.0. The method of FP8 and ModelOpt took scales whenever the option named a type (until 0.14,
@@ -30,13 +37,25 @@ Trait in_vllm(const ScaleReader& r, const std::string& backend) {
   return takes_all && may_be_others ? Trait::Unknown : Trait::Yes;
 }
 
+bool loads_in_sglang(const ScaleReader& r) {
+  const bool dropped = r.declared->is_compressed_tensors() && r.version && *r.version < EngineVersion{0, 5, 19};
+  return makes_parameters(*r.declared, ServerKind::Sglang) && !dropped;
+}
+
+// FlashInfer's backend multiplies them by nothing.
+bool reads_latent_rows_as_stored(const ScaleReader& r) {
+  return r.latent && (r.backend == "flashinfer" || divides_latent_rows(r));
+}
+
 // The pool divides where it converts, so not here; each backend reads as it likes.
-Trait in_sglang(const ScaleReader& r, const std::string& backend) {
+Trait in_sglang(const ScaleReader& r) {
   constexpr EngineVersion kChecked = {0, 5, 8};
+  const std::string& backend = r.backend;
   if (!r.version || *r.version < kChecked || backend.empty()) return Trait::Unknown;
-  const bool loads = !r.declared->is_compressed_tensors() || *r.version >= EngineVersion{0, 5, 19};
-  if (!loads || backend == "fa3" || backend == "fa4") return Trait::No;
-  if (backend == "flashinfer" && !r.latent) return Trait::Yes;
+  if (!loads_in_sglang(r) || backend == "fa3" || backend == "fa4" || backend == "torch_native" || backend == "flashmla")
+    return Trait::No;
+  if (reads_latent_rows_as_stored(r)) return Trait::No;
+  if (backend == "flashinfer") return Trait::Yes;
   if (backend == "triton") return from(r.version, {0, 5, 10});
   if (backend == "trtllm_mha") return opposite(from(r.version, {0, 5, 14}));
   if (backend == "trtllm_mla") return opposite(from(r.version, {0, 5, 10}));
@@ -46,10 +65,19 @@ Trait in_sglang(const ScaleReader& r, const std::string& backend) {
 }  // namespace
 
 Trait scales_reach_plain_cache(const ScaleReader& r) {
-  if (r.declared == nullptr) return Trait::Unknown;
-  const std::string backend = lower_case(r.backend);
-  if (r.server == Engine::Vllm) return in_vllm(r, backend);
-  return r.server == Engine::Sglang ? in_sglang(r, backend) : Trait::Unknown;
+  const bool vllm = r.server == Engine::Vllm;
+  if (r.declared == nullptr || (!vllm && r.server != Engine::Sglang)) return Trait::Unknown;
+  if (!vllm) return in_sglang(r);
+  return makes_parameters(*r.declared, ServerKind::Vllm) ? in_vllm(r, lower_case(r.backend)) : Trait::No;
+}
+
+bool divides_latent_rows(const ScaleReader& r) {
+  return r.server == Engine::Sglang && r.latent && r.backend == "triton" && from(r.version, {0, 5, 12}) == Trait::Yes;
+}
+
+bool misreads_latent_rows(const ScaleReader& r) {
+  return r.server == Engine::Sglang && r.latent && r.declared != nullptr && loads_in_sglang(r) &&
+         !reads_latent_rows_as_stored(r);
 }
 
 }  // namespace kvcal

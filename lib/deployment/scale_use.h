@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "deployment/engine.h"
 #include "deployment/trait.h"
@@ -16,13 +15,19 @@ namespace kvcal {
 struct ScaleReader {
   Engine server = Engine::Unknown;
   std::optional<EngineVersion> version;
-  std::string_view backend;  // of attention, as the option or the log spells it; "": not known
-  bool asked = false;        // the option names a type itself, in place of auto
-  bool latent = false;       // MLA
+  std::string backend;  // of attention, as the option or the log spells it; "": not known
+  bool asked = false;   // the option names a type itself, in place of auto
+  bool latent = false;  // MLA
   const KvDeclaration* declared = nullptr;
   const Gpu* gpu = nullptr;
 };
 
 Trait scales_reach_plain_cache(const ScaleReader& reader);
+
+/// SGLang's Triton backend divides rows of MLA by the scale of keys, whatever type they have, and multiplies by both.
+bool divides_latent_rows(const ScaleReader& reader);
+
+/// SGLang multiplies FP8 rows of MLA that nothing was divided by, but for two of its backends.
+bool misreads_latent_rows(const ScaleReader& reader);
 
 }  // namespace kvcal

@@ -5,7 +5,6 @@
 
 #include "base/letter_case.h"
 #include "deployment/control.h"
-#include "deployment/scale_use.h"
 
 namespace kvcal {
 namespace {
@@ -36,7 +35,6 @@ constexpr std::array kFamilies = {
     Family{.part = "nemotron3", .hybrid = true},
     Family{.part = "falconh1", .hybrid = true},
     Family{.part = "granite4", .hybrid = true},
-    Family{.part = "granite40", .hybrid = true},
     Family{.part = "bamba", .hybrid = true},
     Family{.part = "zamba2", .hybrid = true},
     Family{.part = "kimilinear", .hybrid = true, .latent = true},
@@ -50,7 +48,6 @@ constexpr std::array kFamilies = {
     Family{.part = "qwen25vl", .multimodal = true, .key_bias = true},
     Family{.part = "qwen2vl", .multimodal = true, .key_bias = true},
     Family{.part = "qwen3vl", .multimodal = true},
-    Family{.part = "qwen25", .key_bias = true},
     Family{.part = "qwen2", .key_bias = true},
 };
 
@@ -116,14 +113,30 @@ bool has_options_elsewhere(const Facts& f) { return f.flag("config") != nullptr 
 
 bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization") == "ascend"; }
 
+namespace {
+
+/// llama.cpp has a type for keys and one for values, each F16 where nothing is said.
+std::string asked_of_llama(const Facts& f) {
+  const auto type_of = [&](std::string_view name, std::string_view in_short) {
+    return f.flag_value(name).empty() ? f.flag_value(in_short) : f.flag_value(name);
+  };
+  std::string keys = type_of("cache-type-k", "ctk"), values = type_of("cache-type-v", "ctv");
+  if (keys == values || (!is_quantized_type(keys) && !is_quantized_type(values))) return keys;
+  if (keys.empty()) keys = "f16";
+  if (values.empty()) values = "f16";
+  return keys == values ? keys : keys + " for keys, " + values + " for values";
+}
+
+}  // namespace
+
 CacheRequest cache_request(const Facts& f) {
   CacheRequest r;
   r.server = f.server;
   r.version = f.version;
   r.options_known = knows_flags(f);
   r.options_elsewhere = has_options_elsewhere(f) && f.flag("kv-cache-dtype") == nullptr;
-  for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk", "cache-type-v", "ctv"})
-    if (const std::string value = f.flag_value(name); r.asked.empty() && value != "auto") r.asked = value;
+  if (const std::string value = f.flag_value("kv-cache-dtype"); value != "auto") r.asked = value;
+  if (f.is(Engine::LlamaCpp)) r.asked = asked_of_llama(f);
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
   r.logged = f.logged_dtype;
   r.logged_too = f.logged_other;
@@ -138,6 +151,16 @@ CacheRequest cache_request(const Facts& f) {
   return r;
 }
 
+ScaleReader scale_reader(const Facts& f) {
+  return {.server = f.server,
+          .version = f.version,
+          .backend = backend_of(f),
+          .asked = !cache_request(f).asked.empty(),
+          .latent = f.model.latent == Trait::Yes,
+          .declared = f.checkpoint ? &f.checkpoint->declaration : nullptr,
+          .gpu = f.gpu ? &*f.gpu : nullptr};
+}
+
 Trait scales_felt_on_plain(const Facts& f) {
   const bool loads = f.is(Engine::Vllm) || f.is(Engine::Sglang);
   if (!loads && f.server != Engine::Unknown) return Trait::No;
@@ -145,14 +168,9 @@ Trait scales_felt_on_plain(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool none = c.has_tensors ? c.n_scales() == c.n_unit : !c.has_kv_scheme;
   if (none) return Trait::No;
-  const std::string asked = cache_request(f).asked, backend = backend_of(f);
-  return scales_reach_plain_cache({.server = f.server,
-                                   .version = f.version,
-                                   .backend = backend,
-                                   .asked = !asked.empty(),
-                                   .latent = f.model.latent == Trait::Yes,
-                                   .declared = &c.declaration,
-                                   .gpu = f.gpu ? &*f.gpu : nullptr});
+  const bool unequal = std::ranges::any_of(c.report.findings, [](const Finding& found) { return found.rule == "C05"; });
+  if (unequal && divides_latent_rows(scale_reader(f))) return Trait::Unknown;
+  return scales_reach_plain_cache(scale_reader(f));
 }
 
 std::optional<Server> server_of_table(const Facts& f) {

@@ -12,6 +12,7 @@
 #include "deployment/cache_type.h"
 #include "deployment/engine.h"
 #include "deployment/installed_server.h"
+#include "deployment/scale_use.h"
 #include "deployment/state_type.h"
 #include "deployment/trait.h"
 #include "doctor/entry.h"
@@ -163,6 +164,9 @@ bool has_options_elsewhere(const Facts& facts);
 CacheRequest cache_request(const Facts& facts);
 /// The type in effect, from the facts' `cache`.
 inline Trait cache_is_quantized(const Facts& facts) { return facts.cache.quantized; }
+
+/// What the facts say of the scales' way into attention.
+ScaleReader scale_reader(const Facts& facts);
 
 /// Whether the checkpoint's scales are multiplied into a cache that is not quantized.
 Trait scales_felt_on_plain(const Facts& facts);

@@ -1,18 +1,18 @@
 """Functions of a package's source, executed without importing the package: what they call stands in `names`."""
 import ast
+import functools
 import textwrap
 
 
 def functions(path, wanted, names):
     """{name: function} of `wanted`, module-level or methods as "Class.method"; annotations are left out."""
-    source = open(path, encoding="utf-8").read()
     found = {}
-    for node in ast.parse(source).body:
+    for node in _parsed(path).body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = node.name + "." if isinstance(node, ast.ClassDef) else ""
         for item in inner:
             if isinstance(item, ast.FunctionDef) and prefix + item.name in wanted:
-                found[prefix + item.name] = _made(item, source, names)
+                found[prefix + item.name] = _made(item, names)
     missing = set(wanted) - set(found)
     if missing:
         raise SystemExit(f"{path} has no {sorted(missing)}: another version?")
@@ -21,13 +21,18 @@ def functions(path, wanted, names):
 
 def constant(path, name):
     """The value of a module-level assignment of a literal."""
-    for node in ast.parse(open(path, encoding="utf-8").read()).body:
+    for node in _parsed(path).body:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
             return ast.literal_eval(node.value)
     raise SystemExit(f"{path} has no {name}: another version?")
 
 
-def _made(item, source, names):
+@functools.lru_cache(maxsize=None)
+def _parsed(path):
+    return ast.parse(open(path, encoding="utf-8").read())
+
+
+def _made(item, names):
     item.decorator_list = []
     for node in ast.walk(item):
         if isinstance(node, ast.FunctionDef):

@@ -28,6 +28,13 @@ VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || fa
 packages() { "$REF/$1/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))"; }
 "$REF/vllm/bin/python" "$here/check_upstream.py" --vllm "$(packages vllm)/vllm" --auto-round "$REF/auto-round/auto_round" \
   --sglang "$(packages sglang)/sglang" --flashinfer "$(packages sglang)/flashinfer" || failed=1
+mkdir -p "$out/sources"
+for server in vllm sglang; do
+  version=$("$REF/$server/bin/python" -c "import importlib.metadata as m; print(m.version('$server'))")
+  ln -sfn "$(packages $server)" "$out/sources/$server-$version"
+done
+"$REF/vllm/bin/python" "$here/check_cache_types.py" "$kvcal" "$out/sources" || failed=1
+"$REF/vllm/bin/python" "$here/check_scale_use.py" "$kvcal" "$out/sources" "$here/results/scale-use-$(date -u +%Y-%m-%d).json" || failed=1
 for server in vllm sglang; do
   python3 "$here/run_cases.py" "$server" "$out/cases.json" "$out/$server.json" || failed=1
 done

@@ -1,8 +1,11 @@
 // What a server's version makes of options and declarations, against what its wheel says.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "deployment/cache_choices.h"
 #include "deployment/control.h"
+#include "deployment/scale_use.h"
 
 namespace kvcal {
 namespace {
@@ -104,6 +107,42 @@ TEST(Control, SaysWhatAutoIs) {
   EXPECT_NE(text(request("sglang@0.5.23", fp8)).find("auto is FP8, and"), std::string::npos);
   EXPECT_EQ(text(request("sglang@0.5.23", nvfp4, "fp8_e4m3")).find("auto is"), std::string::npos);
   EXPECT_NE(text(request("sglang@0.5.23", fp8), "float16").find("has no --kv-cache-dtype float16"), std::string::npos);
+}
+
+/// Of what tests/loaders/check_scale_use.py had the servers' own code do: one backend, one type of the cache.
+void expect_use(const Json& run, const KvDeclaration& d, const std::string& what, size_t& n_known) {
+  const auto text = [&](const char* key) { return get_string(run, key, ""); };
+  std::string server = text("server");
+  server[server.find(' ')] = '@';
+  const NamedEngine named = parse_engine(server);
+  const bool garbage = text("use") == "garbage";
+  ScaleReader reader = {.server = named.server, .version = named.version, .backend = text("backend"), .declared = &d};
+  reader.asked = text("cache") != "auto";
+  reader.latent = text("model") == "MLA";
+  if (is_quantized_type(text("cache"))) {
+    EXPECT_EQ(misreads_latent_rows(reader), garbage) << what;
+    return;
+  }
+  const Trait said = scales_reach_plain_cache(reader);
+  n_known += said == Trait::Unknown ? 0 : 1;
+  EXPECT_NE(said, trait_of(!garbage)) << what;
+}
+
+TEST(ScaleUse, IsThatOfTheServersOwnCode) {
+  const std::filesystem::path folder = std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/loaders/results";
+  size_t n_known = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const Json json = read_json_file(file.path());
+    for (const Json& run : *find_member(json, "results")) {
+      if (find_member(run, "use") == nullptr) continue;
+      for (const Json& place : *find_member(run, "declared")) {
+        const Json& quantization = json.at("declared").at(place.get<size_t>());
+        const Json config = quantization.is_null() ? Json::object() : Json{{"quantization_config", quantization}};
+        expect_use(run, read_kv_declaration(config, "/nowhere"), run.dump() + " of " + place.dump(), n_known);
+      }
+    }
+  }
+  EXPECT_GE(n_known, 100u);
 }
 
 }  // namespace
