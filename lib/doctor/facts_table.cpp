@@ -38,6 +38,15 @@ FactRow installed(const Facts& f) {
                "--installed " + i.python);
 }
 
+FactRow gpu(const Facts& f) {
+  if (!f.gpu) return open("GPU", "--gpu NAME");
+  const int capability = f.gpu->capability;
+  const std::string kind =
+      capability > 0 ? ", compute capability " + std::to_string(capability / 10) + "." + std::to_string(capability % 10)
+                     : "";
+  return known("GPU", f.gpu->name + (f.gpu->gfx.empty() ? kind : ", " + f.gpu->gfx), place(f.gpu_from));
+}
+
 FactRow backend(const Facts& f) {
   const std::string name = backend_of(f);
   if (name.empty()) return open("attention backend", "the server's log, or --attention-backend in the command");
@@ -139,7 +148,7 @@ std::vector<FactRow> fact_rows(const Facts& f) {
   return {
       server(f),
       installed(f),
-      f.gpu ? known("GPU", f.gpu->name, place(f.gpu_from)) : open("GPU", "--gpu NAME"),
+      gpu(f),
       backend(f),
       cache(f),
       in_checkpoint(f),
