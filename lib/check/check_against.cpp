@@ -262,7 +262,7 @@ void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
 void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report) {
   std::vector<DepartingSite> sites = departing_sites(a, false);  // a server without scales has 1.0
   std::erase_if(sites, [](const DepartingSite& s) { return s.layer->is_mla(); });
-  if (!sites.empty() && f.stored.tensors.empty())
+  if (!sites.empty() && f.stored.tensors.empty() && !has_modelslim_cache(f))
     report.add({"V09", "", "the scales of keys and values that are not 1.0", text_of(a, sites), "none", 0,
                 f.path_of("config.json")});
 }
@@ -286,6 +286,7 @@ void check_against(const FolderUnderTest& f, const Reference& reference, Report&
   } else {
     report.evaluated({"V06", "V09"});
     check_presence(f, reference.artifact, report);
+    check_modelslim_against(f, reference.artifact, report);
   }
   check_towers(f, reference.artifact, report);
   Comparison comparison(f, reference, report);

@@ -57,6 +57,15 @@ struct KeyBias {
 };
 std::vector<KeyBias> key_biases(const FolderUnderTest& f);
 
+/// ModelSlim's file about the folder's tensors, as vLLM-Ascend goes by it: rule C22.
+void check_modelslim(const FolderUnderTest& f, Report& report);
+
+/// Whether vLLM-Ascend finds scales here, under names that no other server reads.
+bool has_modelslim_cache(const FolderUnderTest& f);
+
+/// Such scales against those of a scale file per channel.
+void check_modelslim_against(const FolderUnderTest& f, const Artifact& artifact, Report& report);
+
 /// Keys whose bias alone is too large for FP8; reads those tensors.
 void check_key_bias(const FolderUnderTest& f, Report& report);
 

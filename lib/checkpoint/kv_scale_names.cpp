@@ -1,5 +1,6 @@
 #include "checkpoint/kv_scale_names.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace kvcal {
@@ -81,7 +82,10 @@ bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out) {
 }
 
 bool is_modelslim_cache_name(std::string_view tensor) {
-  return tensor.ends_with("_proj.kv_cache_scale") || tensor.ends_with("_proj.kv_cache_offset");
+  constexpr std::string_view kSuffixes[] = {"_proj.kv_cache_scale", "_proj.kv_cache_offset", ".fa_q.scale",
+                                            ".fa_k.scale",          ".fa_v.scale",           ".fa_q.offset",
+                                            ".fa_k.offset",         ".fa_v.offset"};
+  return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
 }
 
 std::vector<std::string> kv_scale_tensors(const Checkpoint& checkpoint) {

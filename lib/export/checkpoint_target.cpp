@@ -85,21 +85,15 @@ std::string with_cache(const std::string& text, const std::vector<std::string>& 
   return set_json_members(remove_json_members(text, path, stale), path, members);
 }
 
-std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
-  std::map<std::string, std::vector<float>> all;
-  for (const ScaleTensor& t : plan.tensors) all[t.name] = t.values;
-  return all;
-}
-
-void compare_tensor(const Checkpoint& written, const std::string& name, const std::vector<float>& planned) {
-  const TensorInfo* info = written.find(name);
-  if (!info) fail("the tensor " + quoted(name) + " is missing in the files written");
-  if (info->dtype != DType::F32 || info->bytes != planned.size() * sizeof(float))
-    fail("the tensor " + quoted(name) + " was written as " + str(*info));
-  std::vector<float> found(planned.size());
-  written.read(name, 0, std::as_writable_bytes(std::span(found)));
-  if (std::memcmp(found.data(), planned.data(), info->bytes) != 0)
-    fail("the tensor " + quoted(name) + " has another value than intended");
+void compare_tensor(const Checkpoint& written, const ScaleTensor& planned) {
+  const TensorInfo* info = written.find(planned.name);
+  if (!info) fail("the tensor " + quoted(planned.name) + " is missing in the files written");
+  const std::vector<std::byte> bytes = stored_bytes(planned);
+  if (info->dtype != planned.dtype || info->bytes != bytes.size())
+    fail("the tensor " + quoted(planned.name) + " was written as " + str(*info));
+  std::vector<std::byte> found(bytes.size());
+  written.read(planned.name, 0, found);
+  if (found != bytes) fail("the tensor " + quoted(planned.name) + " has another value than intended");
 }
 
 }  // namespace
@@ -238,7 +232,8 @@ std::vector<TextFile> new_modelopt_configs(const ExportInput& input, const Cache
 
 void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs::path& written) {
   const Checkpoint checkpoint = Checkpoint::open(written);
-  const std::map<std::string, std::vector<float>> planned = by_name(plan);
+  std::set<std::string> planned;
+  for (const ScaleTensor& tensor : plan.tensors) planned.insert(tensor.name);
   const ModelSpec& spec = input.model.with_mtp ? *input.model.with_mtp : input.model.spec;
   const StoredScales stored = read_stored_scales(checkpoint, spec);
   if (!stored.unlisted.empty())
@@ -248,7 +243,7 @@ void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs
   for (const StoredScale& scale : stored.tensors)
     if (!planned.contains(scale.tensor) || (scale.owner != Owner::Cache && scale.owner != Owner::SharedKv))
       fail("the files written have an unexpected KV scale: " + quoted(scale.tensor));
-  for (const auto& [name, values] : planned) compare_tensor(checkpoint, name, values);
+  for (const ScaleTensor& tensor : plan.tensors) compare_tensor(checkpoint, tensor);
   const ModelIdentity identity = identify_model(written);
   if (identity.weights_fingerprint != input.model.weights_fingerprint)
     fail("the files written have other weights than the model; is another program rewriting it?");

@@ -41,6 +41,7 @@ void check_request(const ExportRequest& request, const Exporter& exporter) {
     if (given) fail(std::string(option) + " has no effect with '--to " + request.target + "', " + why);
   };
   idle(!exporter.writes_folder && request.options.replace_scales, "--replace-scales", "which writes no checkpoint");
+  idle(!exporter.is_assessed && request.options.allow_keep16, "--allow-keep16", "which stores another format");
   idle(!exporter.is_served && request.options.allow_keep16, "--allow-keep16", "which writes the scales of all layers");
   if (request.write.in_place && (request.write.copy || !request.out.empty()))
     fail("--in-place modifies the model's folder: it cannot be combined with --out or --copy");
@@ -95,7 +96,7 @@ ExportResult export_scales(const ExportRequest& request) {
     recipe = recipe_for(request.recipe, artifact, scales_sha256, model, exporter);
     options.skip_layers = recipe->kept;
     options.formats = recipe->formats;
-  } else if (exporter.is_served) {
+  } else if (exporter.is_served && exporter.is_assessed) {
     check_fitness(artifact, options);
   }
   const std::vector<int> skipped = skipped_layers(artifact, options);
@@ -110,7 +111,7 @@ ExportResult export_scales(const ExportRequest& request) {
   // Of servers that load a checkpoint's scales, which have 1.0 without any, and of this format alone.
   const bool in_its_format = std::ranges::all_of(
       options.formats, [&](const auto& of_layer) { return of_layer.second == artifact.quantization.dtype; });
-  if (exporter.writes_folder && skipped.empty() && in_its_format && !options.nvfp4)
+  if (exporter.writes_folder && exporter.is_assessed && skipped.empty() && in_its_format && !options.nvfp4)
     if (const std::string note = delivery_text(artifact); !note.empty())
       result.plan.serving.notes.insert(result.plan.serving.notes.begin(), note);
   if (recipe) {

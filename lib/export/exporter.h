@@ -83,6 +83,7 @@ struct Exporter {
   bool is_served = true;             // false: a layer that is better kept in 16 bits is no reason to refuse
   std::string_view keeps_none = {};  // who cannot keep single layers in the model's dtype: "SGLang"; "" where one can
   std::span<const std::string_view> mixes = {};  // formats that it gives to single layers, beside the scale file's own
+  bool is_assessed = true;  // false: the cache has another format than the scale file, whose answers are not about it
 };
 
 /// In the order of --help.

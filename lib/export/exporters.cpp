@@ -7,10 +7,10 @@
 namespace kvcal {
 
 std::span<const Exporter> exporters() {
-  static const std::array kExporters = {vllm_exporter(),        sglang_exporter(),    sglang_json_exporter(),
-                                        modelopt_exporter(),    tgi_exporter(),       quark_exporter(),
-                                        vllm_ascend_exporter(), lightllm_exporter(),  ort_genai_exporter(),
-                                        plain_json_exporter(),  scale_file_exporter()};
+  static const std::array kExporters = {
+      vllm_exporter(),     sglang_exporter(),    sglang_json_exporter(), modelopt_exporter(),
+      tgi_exporter(),      quark_exporter(),     vllm_ascend_exporter(), vllm_ascend_mxfp8_exporter(),
+      lightllm_exporter(), ort_genai_exporter(), plain_json_exporter(),  scale_file_exporter()};
   return kExporters;
 }
 

@@ -189,7 +189,8 @@ void check_can_keep(const Exporter& exporter, const std::vector<int>& kept) {
   if (kept.empty() || exporter.keeps_none.empty()) return;
   fail("'--to " + std::string(exporter.name) + "': " + std::string(exporter.keeps_none) +
        " cannot keep single layers in the model's dtype, and layer(s) " + layer_list(kept) +
-       " are to be kept; use '--to vllm', or keep the whole cache in the model's dtype");
+       " are to be kept; use '--to " + (exporter.is_assessed ? "vllm" : "vllm-ascend") +
+       "', or keep the whole cache in the model's dtype");
 }
 
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why) {

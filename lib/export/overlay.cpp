@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "base/read_file.h"
@@ -22,7 +23,7 @@ constexpr size_t kIndexBytes = size_t{512} << 20;
 
 uint64_t bytes_of(const std::vector<ScaleTensor>& tensors) {
   uint64_t bytes = 0;
-  for (const ScaleTensor& t : tensors) bytes += t.values.size() * sizeof(float);
+  for (const ScaleTensor& t : tensors) bytes += stored_bytes(t).size();
   return bytes;
 }
 
@@ -82,8 +83,8 @@ void write_shard(const fs::path& path, std::vector<ScaleTensor> tensors) {
   // Like every other file of the kind; transformers refuses one without it.
   SafetensorsWriter writer(path, Existing::Refuse, {{"format", "pt"}});
   std::ranges::sort(tensors, {}, &ScaleTensor::name);
-  for (const ScaleTensor& t : tensors) writer.declare(t.name, DType::F32, t.shape);
-  for (const ScaleTensor& t : tensors) writer.write(t.name, std::as_bytes(std::span(t.values)));
+  for (const ScaleTensor& t : tensors) writer.declare(t.name, t.dtype, t.shape);
+  for (const ScaleTensor& t : tensors) writer.write(t.name, stored_bytes(t));
   writer.commit();
 }
 
@@ -104,6 +105,14 @@ std::string why_left_out(const fs::path& name) {
 }
 
 }  // namespace
+
+std::vector<std::byte> stored_bytes(const ScaleTensor& tensor) {
+  const std::span<const std::byte> floats = std::as_bytes(std::span(tensor.values));
+  if (tensor.dtype == DType::F32) return {floats.begin(), floats.end()};
+  std::vector<std::byte> bytes;
+  for (const float value : tensor.values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
 
 TextFile index_with(const fs::path& source, const std::vector<ScaleTensor>& tensors, const TensorNames& dropped) {
   const WeightFiles weights = find_weight_files(source);

@@ -2,12 +2,14 @@
 // original folder is only read.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "export/thin_shard.h"
+#include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace kvcal {
@@ -25,12 +27,15 @@ struct TextFile {
   std::string text;
 };
 
-/// Stored as F32.
 struct ScaleTensor {
   std::string name;
   Shape shape;
   std::vector<float> values;  // as many as the shape has elements
+  DType dtype = DType::F32;   // or U8, whose values are whole numbers
 };
+
+/// Its elements as the file holds them.
+std::vector<std::byte> stored_bytes(const ScaleTensor& tensor);
 
 struct Overlay {
   std::filesystem::path source;

@@ -35,9 +35,17 @@ void check_is_with(const SavedEvaluation& e, const std::string& scales_sha256) {
 /// What a target writes of this scale file, for a message and for --choose: "fp8_e4m3,nvfp4".
 std::string formats_of(const Artifact& artifact, const Exporter& exporter) {
   std::string names = artifact.quantization.dtype;
+  if (names != "fp8_e4m3") return names;
   for (const std::string_view format : exporter.mixes) names += "," + std::string(format);
   return names;
 }
+
+/// Of INT8 beside FP8 or NVFP4. vLLM 0.33.0, config/cache.py; vllm-ascend, get_quant_method(), which goes by layer.
+constexpr const char* kInt8Readers =
+    "; no released server reads layers in INT8 beside others in 8 or 4 bits. INT8 and 16 bits by layer are read by "
+    "vLLM-Ascend: '--to vllm-ascend' writes them with scales of 'kvcal solve STATS --dtype int8 --granularity channel' "
+    "and a recipe of --choose int8. vLLM computes INT8 scales itself, with --kv-cache-dtype int8_per_token_head and "
+    "--kv-cache-dtype-skip-layers for those in 16 bits. Else ";
 
 /// Who writes such a layer beside others.
 std::string way_of(const std::string& format) {
@@ -52,12 +60,14 @@ std::string way_of(const std::string& format) {
   const std::string& own = artifact.quantization.dtype;
   std::string message =
       "its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " + own;
-  if (!exporter.mixes.empty()) message += ", which '--to " + std::string(exporter.name) + "' mixes with others";
+  if (!exporter.mixes.empty() && own == "fp8_e4m3")
+    message += ", which '--to " + std::string(exporter.name) + "' mixes with others";
   if (exporter.name == "vllm")  // compressed-tensors 0.20.1, executed: tests/loaders/check_compressed_tensors.py
     message +=
         "; compressed-tensors has one kv_cache_scheme for all layers, since its config groups round queries, too, and "
         "vLLM can exempt layers from it only by keeping them in bf16 (--kv-cache-dtype-skip-layers)";
-  message += "; " + way_of(format) + "evaluate again with --choose " + formats_of(artifact, exporter);
+  message += (format == "int8" || own == "int8" ? kInt8Readers : "; " + way_of(format)) +
+             "evaluate again with --choose " + formats_of(artifact, exporter);
   fail(message);
 }
 

@@ -12,6 +12,7 @@ Exporter modelopt_exporter();
 Exporter tgi_exporter();
 Exporter quark_exporter();
 Exporter vllm_ascend_exporter();
+Exporter vllm_ascend_mxfp8_exporter();
 Exporter lightllm_exporter();
 Exporter ort_genai_exporter();
 Exporter plain_json_exporter();

@@ -8,7 +8,6 @@
 namespace kvcal {
 namespace {
 
-constexpr int kMostSpread = 16;  // octaves between the exponents of a site
 constexpr EnumNames<Balance, 3> kNames{"balance", {"tensor", "head", "channel"}};
 
 /// The largest magnitude that each channel may have.
@@ -56,17 +55,6 @@ std::vector<size_t> groups(const CacheStatistics& cache, CacheSite site, Balance
 std::string_view name_of(Balance balance) { return kNames[balance]; }
 Balance balance_from_name(std::string_view name) { return kNames.find(name); }
 
-int free_octaves(const NumberFormat& format) { return format.default_headroom > 1 ? 2 : 0; }
-
-int placing_exponent(double largest, const NumberFormat& format) {
-  if (largest == 0) return 0;
-  const double highest = std::ldexp(format.max, -free_octaves(format));
-  int exponent = std::ilogb(highest) - std::ilogb(largest);
-  while (std::ldexp(largest, exponent) > highest) --exponent;
-  while (std::ldexp(largest, exponent + 1) <= highest) ++exponent;
-  return exponent;
-}
-
 std::vector<int> place(const CacheStatistics& cache, CacheSite site, const NumberFormat& format, Balance balance,
                        const PlacementLimits& limits) {
   const std::vector<double> largest = largest_by_channel(cache, site);
@@ -74,7 +62,7 @@ std::vector<int> place(const CacheStatistics& cache, CacheSite site, const Numbe
   std::vector<double> of_group(group.size(), 0);
   for (size_t i = 0; i < group.size(); ++i) of_group[group[i]] = std::max(of_group[group[i]], largest[i]);
   // A nearly dead channel has nothing to gain, and would take numbers of its weights out of their range.
-  const double least = std::ldexp(*std::ranges::max_element(largest), -kMostSpread);
+  const double least = std::ldexp(*std::ranges::max_element(largest), -kMostPlacingSpread);
   for (double& of : of_group)
     if (of > 0) of = std::max(of, least);
   std::vector<int> exponents;

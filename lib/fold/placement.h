@@ -21,14 +21,6 @@ struct PlacementLimits {
   bool pairs_together = false;  // RoPE mixes the channels of a pair after the weights
 };
 
-/// Octaves that the largest value stays below the format's maximum. Floating point has as many bits at any place, and a
-/// cache may meet values that were not measured: two octaves above the largest value, and all of E4M3's other 13 (and
-/// its subnormals) below it. Integers lose half of their steps with each octave, so they have none.
-int free_octaves(const NumberFormat& format);
-
-/// The exponent e for which largest · 2^e is in (max / 2, max] · 2^-free_octaves; 0 for a largest value of 0.
-int placing_exponent(double largest, const NumberFormat& format);
-
 /// One for each channel [heads · width] of the site: powers of two that its values are to be multiplied by, none more
 /// than 16 above that of the largest. Rotary pairs count with the norm that they may have at other positions.
 std::vector<int> place(const CacheStatistics& cache, CacheSite site, const NumberFormat& format, Balance balance,

@@ -301,14 +301,21 @@ Effect effect_of_orphan(const ServerSupport& s) {
   return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;
 }
 
-AscendSupport ascend_support(std::string_view architecture) {
+AscendSupport ascend_support(std::string_view architecture, AscendCache cache) {
   // Those that 0.23 patches (patch/worker/patch_gqa_c8.py); other classes stop at the tensors there.
   constexpr std::array kPatched = {"Qwen3ForCausalLM", "Glm4MoeForCausalLM", "MiniMaxM2ForCausalLM"};
   const ClassLine& line = class_named(architecture);
-  const bool is_patched = std::ranges::find(kPatched, architecture) != kPatched.end();
-  const bool is_mapped = line.vllm.loader == "mapped";
-  if (is_mapped && line.ascend == AscendLoading::Renamed) return {is_patched ? "0.23 and 0.30" : "0.30", ""};
+  const bool is_int8 = cache == AscendCache::Int8, is_mapped = line.vllm.loader == "mapped";
+  const bool is_patched = is_int8 && std::ranges::find(kPatched, architecture) != kPatched.end();
+  // What merges projections leaves the one of values alone that is not named for one.
+  const bool is_renamed = line.ascend == AscendLoading::Renamed || (!is_int8 && line.ascend == AscendLoading::Merged);
+  if (is_mapped && is_renamed) return {is_patched ? "0.23 and 0.30" : "0.30", ""};
   if (is_patched) return {"0.23", ""};
+  if (line.vllm.loader == "latent, sparse") return {"", "its sparse attention has scales of its own in each row"};
+  if (line.vllm.loader.starts_with("latent"))
+    return {"",
+            "of latent attention it takes one (FAKQuant, 'fa_k.scale') beside projections that ModelSlim quantized; "
+            "before Ascend 950 it stops at plain ones, and what it does there was not verified"};
   if (!is_mapped) return {"", "vLLM's class has no attention that takes scales by these names"};
   return {"", line.ascend == AscendLoading::Merged
                   ? "its loader makes qkv_proj of k_proj before scales are renamed, so they are lost"

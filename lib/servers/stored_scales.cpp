@@ -59,20 +59,7 @@ void place(const ModelSpec& spec, const std::string& prefix, int64_t layer_numbe
 }
 
 std::vector<float> values_of(const Checkpoint& checkpoint, const TensorInfo& info) {
-  const int64_t n = info.shape.elements();
-  if (n > kMostStoredValues) return {};
-  std::vector<float> values(static_cast<size_t>(n));
-  std::vector<std::byte> bytes(info.bytes);
-  checkpoint.read(info.name, 0, bytes);
-  if (info.dtype == DType::F32 || info.dtype == DType::F16 || info.dtype == DType::BF16 || info.dtype == DType::F64) {
-    convert_to_float(info.dtype, bytes.data(), values.data(), values.size());
-  } else if (info.dtype == DType::F8E4M3 || info.dtype == DType::F8E5M2) {
-    const auto& table = info.dtype == DType::F8E4M3 ? e4m3_values() : e5m2_values();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = table[static_cast<uint8_t>(bytes[i])];
-  } else {
-    values.clear();
-  }
-  return values;
+  return info.shape.elements() > kMostStoredValues ? std::vector<float>{} : floats_of(checkpoint, info);
 }
 
 /// The name of the shard of every scale tensor.
@@ -133,6 +120,21 @@ StoredScales read_scales(const Checkpoint& checkpoint, const ModelSpec& spec, co
 }
 
 }  // namespace
+
+std::vector<float> floats_of(const Checkpoint& checkpoint, const TensorInfo& info) {
+  std::vector<float> values(static_cast<size_t>(info.shape.elements()));
+  std::vector<std::byte> bytes(info.bytes);
+  checkpoint.read(info.name, 0, bytes);
+  if (info.dtype == DType::F32 || info.dtype == DType::F16 || info.dtype == DType::BF16 || info.dtype == DType::F64) {
+    convert_to_float(info.dtype, bytes.data(), values.data(), values.size());
+  } else if (info.dtype == DType::F8E4M3 || info.dtype == DType::F8E5M2) {
+    const auto& table = info.dtype == DType::F8E4M3 ? e4m3_values() : e5m2_values();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = table[static_cast<uint8_t>(bytes[i])];
+  } else {
+    values.clear();
+  }
+  return values;
+}
 
 std::string_view name_of(StoredScale::Owner owner) {
   constexpr std::array<std::string_view, 7> kNames = {

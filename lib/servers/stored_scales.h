@@ -36,6 +36,9 @@ struct StoredScale {
 };
 constexpr int64_t kMostStoredValues = 4096;
 
+/// A tensor's elements; none where its type is no float's.
+std::vector<float> floats_of(const Checkpoint& checkpoint, const TensorInfo& info);
+
 std::string_view name_of(StoredScale::Owner owner);
 
 struct StoredScales {

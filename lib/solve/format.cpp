@@ -72,6 +72,17 @@ double decode(const NumberFormat& format, uint8_t code) {
   return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
+int free_octaves(const NumberFormat& format) { return format.default_headroom > 1 ? 2 : 0; }
+
+int placing_exponent(double largest, const NumberFormat& format) {
+  if (largest == 0) return 0;
+  const double highest = std::ldexp(format.max, -free_octaves(format));
+  int exponent = std::ilogb(highest) - std::ilogb(largest);
+  while (std::ldexp(largest, exponent) > highest) --exponent;
+  while (std::ldexp(largest, exponent + 1) <= highest) ++exponent;
+  return exponent;
+}
+
 float scale_rounded_up(double scale) {
   if (!(scale > 0) || scale > static_cast<double>(FLT_MAX))
     fail("a scale of " + (std::isfinite(scale) ? shortest_double(scale) : "infinity or NaN") +

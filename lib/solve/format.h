@@ -38,6 +38,18 @@ double round_trip(const NumberFormat& format, double x, double scale);
 /// The value of an 8-bit code; NaN for codes that mean NaN and for int8's -128, which is never stored.
 double decode(const NumberFormat& format, uint8_t code);
 
+/// Octaves that the largest value stays below the format's maximum where a power of two is to place it. Floating point
+/// has as many bits at any place, and a cache may meet values that were not measured: two octaves above the largest
+/// value, and all of E4M3's other 13 (and its subnormals) below it. Integers lose half of their steps with each octave,
+/// so they have none.
+int free_octaves(const NumberFormat& format);
+
+/// The exponent e for which largest · 2^e is in (max / 2, max] · 2^-free_octaves; 0 for a largest value of 0.
+int placing_exponent(double largest, const NumberFormat& format);
+
+/// Octaves between the exponents of a site: a nearly dead channel has nothing to gain.
+constexpr int kMostPlacingSpread = 16;
+
 /// The smallest float32 that is not below `scale`. Throws Error when that is not a normal positive number.
 float scale_rounded_up(double scale);
 

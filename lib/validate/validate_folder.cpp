@@ -85,9 +85,10 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
   const std::optional<Reference> reference =
       is_known ? reference_of(checks, folder, schema, result.report) : std::nullopt;
   check_stored_numbers(f, is_measured(folder, checks), result.report);
-  check_stored_layers(f, reference && (serves_as_it_is(reference->artifact) || is_judged_at_one(f, *reference)),
-                      result.report);
+  const bool needs_none = reference && (serves_as_it_is(reference->artifact) || is_judged_at_one(f, *reference));
+  check_stored_layers(f, needs_none || has_modelslim_cache(f), result.report);
   check_declaration(f, result.report);
+  check_modelslim(f, result.report);
   check_key_bias(f, result.report);
   if (checks.n_ranks > 0) check_ranks(f, checks.n_ranks, result.report);
   check_servers(f, result.report);

@@ -41,6 +41,12 @@ constexpr std::array kKnown = {
           "weights; [which classes](#vllm-ascend)",
           "vllm-ascend 0.23.0.post1 and 0.30.0rc2, functions executed (`check_vllm_ascend.py`)",
           "vLLM-Ascend, `--quantization ascend` (C8)"},
+    Known{"ascend-mxfp8",
+          "a power of two, as a byte, for each channel of values, none of keys, and `quant_model_description.json`; "
+          "plain "
+          "weights; [which hardware](#vllm-ascend)",
+          "vllm-ascend 0.30.0rc2, functions executed (`check_vllm_ascend.py`)",
+          "vLLM-Ascend 0.30, `--quantization ascend --kv-cache-dtype mxfp8` (C8-MXFP)"},
     Known{"lightllm", "one file: scales per layer (`fp8kv_spt`), or per head with those of queries (`fp8kv_sph`)",
           "its source, read", "LightLLM, `--kv_quant_calibration_config_path`"},
     Known{"ort-genai", "one file: scales per layer or per channel; scales per head become those of their channels",
@@ -78,6 +84,8 @@ std::vector<fs::path> folders(const fs::path& where) {
     if (!quantization.is_null()) config["quantization_config"] = quantization;
     std::ofstream(made.back() / "config.json") << config.dump();
   }
+  // Heads of 64: narrower ones are none of some targets.
+  made.push_back(golden.parent_path() / "qwen3_5_long");
   return made;
 }
 

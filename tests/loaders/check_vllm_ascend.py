@@ -5,7 +5,8 @@ sources, without an NPU and without either package:
     python3 tests/loaders/check_vllm_ascend.py EXPORT --expect EXPORT.expect.json --source vllm_ascend-0.30.0rc2 --vllm vllm
     python3 tests/loaders/check_vllm_ascend.py --classes --vllm vllm
 
-`--vllm` is the folder vllm of the wheel 0.30.0, unpacked. For vllm-ascend 0.23.0.post1 it is not needed. `--classes` reads from
+`--vllm` is the folder vllm of the wheel 0.30.0, unpacked. For vllm-ascend 0.23.0.post1 it is not needed, which has no MXFP8 cache;
+whether EXPORT is one of that, or of INT8, is what its tensors say. `--classes` reads from
 vLLM's sources which classes merge projections before scales are renamed, and compares with lib/servers/server_table.cpp.
 
 Exit status: 0, every layer has exactly the expected scales, on one rank and on two, and rounds with them, or the table is right;
@@ -22,7 +23,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from own_functions import functions
+from own_functions import constant, functions
 
 PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 TABLE = Path(__file__).resolve().parents[2] / "lib/servers/server_table.cpp"
@@ -37,6 +38,12 @@ def tensors(folder):
 
 def one_of(source, *paths):
     return next(source / "vllm_ascend" / path for path in paths if (source / "vllm_ascend" / path).exists())
+
+
+def constants(path, prefix):
+    """Names of module-level assignments."""
+    return [t.id for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign)
+            for t in node.targets if isinstance(t, ast.Name) and t.id.startswith(prefix)]
 
 
 def classes_of(path, names, given):
@@ -54,8 +61,11 @@ def config_of(folder, source, vllm):
     given = {"re": re, "MappingProxyType": types.MappingProxyType}
     is_mapped = "get_cache_scale_mapper" in path.read_text()
     wanted += ["get_cache_scale_mapper"] if is_mapped else ["get_cache_scale", "is_layer_skipped_ascend"]
+    has_mxfp8 = is_mapped and any(name.endswith(".fa_v.scale") for name, _ in tensors(folder))
     if is_mapped:
         log = types.SimpleNamespace(warning_once=print)
+        given |= {name: constant(path, name) for name in constants(path, "_MXFP_C8_")}
+        wanted += ["_has_mxfp_c8_recipe"]
         [given["WeightsMapper"]] = classes_of(vllm / "model_executor/models/utils.py", ["WeightsMapper"],
                                               {"dataclass": dataclasses.dataclass, "field": dataclasses.field,
                                                "replace": dataclasses.replace, "logger": log})
@@ -69,9 +79,12 @@ def config_of(folder, source, vllm):
                   "logger": log}
     made = functions(path, ["AscendModelSlimConfig." + name for name in wanted], given)
     config = types.SimpleNamespace(quant_description=json.load(open(folder / "quant_model_description.json")),
-                                   _has_mxfp_c8_recipe=False, enable_mxfp_c8_quant=False)
+                                   enable_mxfp_c8_quant=has_mxfp8)
     for name, function in made.items():
         setattr(config, name.split(".")[1], types.MethodType(function, config))
+    if is_mapped:
+        config._has_mxfp_c8_recipe = config._has_mxfp_c8_recipe()  # a property there
+        assert config._has_mxfp_c8_recipe == has_mxfp8, "the description has no MXFP8 cache"
     config._add_kvcache_quant_metadata()
     config.mapper = given.get("WeightsMapper")
     if is_mapped:
@@ -81,10 +94,10 @@ def config_of(folder, source, vllm):
     return config
 
 
-def loaded_by_mapper(folder, config, parameters):
-    """As AutoWeightsLoader renames, where the class merges nothing first; what has a parameter's name reaches it."""
+def loaded_by_mapper(folder, config, parameters, **first):
+    """As AutoWeightsLoader renames, after what the class's own mapper does; what has a parameter's name reaches it."""
     passed_on = []
-    for name, tensor in (config.mapper() | config.get_cache_scale_mapper()).apply(tensors(folder)):
+    for name, tensor in (config.mapper(**first) | config.get_cache_scale_mapper()).apply(tensors(folder)):
         if name in parameters:
             parameters[name].weight_loader(parameters[name], tensor)
         else:
@@ -124,6 +137,49 @@ def load(folder, source, config, layers, prefix):
     for module in modules.values():
         method["AscendC8KVCacheAttentionMethod.process_weights_after_loading"](None, module)
     return modules, passed_on
+
+
+def mxfp8_layer(args, config, attention, n_heads, width, rank, n_ranks, **first):
+    """An attention module of one rank after loading, and the class's own mapper `first`."""
+    ranks = {"get_tensor_model_parallel_rank": lambda: rank, "get_tensor_model_parallel_world_size": lambda: n_ranks,
+             "get_current_vllm_config": lambda: types.SimpleNamespace(
+                 model_config=types.SimpleNamespace(dtype=torch.bfloat16)), "torch": torch}
+    kind = "AscendC8MXFPKVCacheAttentionMethod."
+    made = functions(args.source / "vllm_ascend/quantization/methods/kv_cache/mxfp_c8.py",
+                     ["_quant_weight_loader", kind + "create_weights", kind + "process_weights_after_loading"], ranks)
+    layer = torch.nn.Module()
+    layer.num_kv_heads, layer.head_size_v = n_heads // n_ranks, width
+    made[kind + "create_weights"](None, layer)
+    passed_on = loaded_by_mapper(args.export, config, {f"{attention}.v_cache_scale": layer.v_cache_scale}, **first)
+    made[kind + "process_weights_after_loading"](None, layer)
+    return layer, passed_on
+
+
+def check_mxfp8(args, config, layers, n_heads, prefix):
+    """The byte of every channel on one rank and on two, its reciprocal, the scales beside the cache, and what comes back."""
+    attention_file = args.source / "vllm_ascend/attention/attention_c8_mxfp.py"
+    fill = functions(attention_file, ["fill_mxfp_v_scale_cache"], {"torch": torch})["fill_mxfp_v_scale_cache"]
+    merging = {"orig_to_new_stacked": {f".{s}_proj": (".qkv_proj", s) for s in "qkv"}}
+    for layer, sites in layers.items():
+        assert list(sites) == ["v"], f"layer {layer} has scales of {list(sites)}"
+        want = torch.tensor(sites["v"], dtype=torch.float32)
+        width, attention = len(want) // n_heads, f"{prefix}layers.{layer}.self_attn.attn"
+        for n_ranks in (1, 2):
+            for first in ({}, merging):
+                parts = [mxfp8_layer(args, config, attention, n_heads, width, r, n_ranks, **first) for r in range(n_ranks)]
+                names = [n for _, passed_on in parts for n in passed_on if f".{layer}.self_attn.fa_" in n or attention in n]
+                assert not names, f"{names} reached the class's own loader"
+                loaded = torch.cat([module.v_cache_scale.data for module, _ in parts])
+                assert loaded.dtype == torch.uint8 and (torch.exp2(loaded.float() - 127) == want).all(), f"layer {layer}"
+                inverse = torch.cat([module.v_cache_scale_float_reciprocal.data for module, _ in parts])
+                assert inverse.dtype == torch.bfloat16 and (inverse.float() * want == 1).all(), f"layer {layer} reciprocal"
+        cache = torch.zeros((3, n_heads, width // 16, 512 // 64, 16, 2), dtype=torch.uint8)
+        fill(loaded, cache)
+        assert (cache[1, :, :, 5, :, 1].reshape(-1) == loaded).all(), f"layer {layer} beside the cache"
+        values = (torch.rand(7, len(want)) * 2 - 1) * 448 * want
+        back = (values.bfloat16() * inverse).float().to(torch.float8_e4m3fn).float() * want
+        assert ((back - values).abs() <= values.abs() / 8 + want / 512).all(), f"layer {layer}: the codes are of other scales"
+    print(f"{len(layers)} layers, {n_heads} KV heads: MXFP8 scales of values and rounding as expected")
 
 
 def rounds(source, module, n_heads, width, rank, n_ranks):
@@ -209,6 +265,8 @@ def check_export(args):
     config_json = json.load(open(args.export / "config.json"))
     n_heads = config_json["num_key_value_heads"]
     config = config_of(args.export, args.source, args.vllm)
+    if config.enable_mxfp_c8_quant:
+        return check_mxfp8(args, config, expected, n_heads, "model.")
     modules, passed_on = load(args.export, args.source, config, expected, "model.")
     assert not [name for name in passed_on if "_cache_" in name], "scales reached the class's own loader"
     for name in passed_on:

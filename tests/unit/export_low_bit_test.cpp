@@ -127,12 +127,73 @@ TEST(ExportVllmAscend, Refuses) {
   EXPECT_TRUE(contains(refusal(starcoder, "vllm-ascend", make_per_channel), "was not read"));
   EXPECT_TRUE(contains(refusal(qwen, "vllm-ascend", make_int8), "--granularity channel"));
   EXPECT_TRUE(contains(refusal(qwen, "vllm-ascend", [](Artifact&) {}), "--dtype int8"));
-  ExportOptions skip;
-  skip.skip_layers = {1};
-  EXPECT_TRUE(contains(refusal(qwen, "vllm-ascend", make_per_channel, skip), "cannot keep single layers"));
+  for (const auto& [golden, why] : {std::pair{"deepseek_v3", "FAKQuant"}, {"deepseek_v32", "scales of its own"}})
+    EXPECT_TRUE(contains(refusal(Exported(golden), "vllm-ascend", make_per_channel), why)) << golden;
   const Exported quantized("qwen3");
   quantized.quantize({{"quant_method", "fp8"}});
   EXPECT_TRUE(contains(refusal(quantized, "vllm-ascend", make_per_channel), "quantization config of its own"));
+}
+
+/// is_c8_quant_layer() of both versions: a layer whose scale of keys the description does not name stays as it is.
+TEST(ExportVllmAscend, KeepsSingleLayers) {
+  const Exported qwen("qwen3");
+  ExportOptions skip;
+  skip.skip_layers = {1};
+  const ExportPlan plan = qwen.write("vllm-ascend", make_per_channel, skip);
+  EXPECT_TRUE(contains(plan.serving.notes.front(), "layer(s) 1 stay in 16 bits"));
+  const Json description = parse_json(qwen.out_text("quant_model_description.json"));
+  for (const auto& [name, kind] : description.items())
+    EXPECT_TRUE(kind == "FLOAT" || name.find(".1.") == name.npos) << name;
+  EXPECT_EQ(kv_scale_tensors(Checkpoint::open(qwen.out())).size(), 4 * (qwen.model().spec.caches.size() - 1));
+}
+
+/// AscendC8MXFPKVCacheAttentionMethod of 0.30: U8, 2^(byte - 127) is the scale.
+TEST(ExportAscendMxfp8, APowerOfTwoForEachChannelOfValues) {
+  const Exported qwen("qwen3_5_long");
+  const ExportPlan plan = qwen.write("ascend-mxfp8", make_per_channel);
+  const Checkpoint made = Checkpoint::open(qwen.out());
+  const KvLayout cache = qwen.model().spec.caches[0];
+  const std::string module = module_name(qwen.model().tensor_prefix, cache), name = module + ".fa_v.scale";
+  const auto n = static_cast<size_t>(cache.n_kv_heads * cache.head_dim_v);
+  ASSERT_TRUE(made.has(name));
+  EXPECT_EQ(made.find(name)->dtype, DType::U8);
+  EXPECT_EQ(made.find(name)->shape, (Shape{static_cast<int64_t>(n), 1}));
+  std::vector<uint8_t> bytes(n);
+  made.read(name, 0, std::as_writable_bytes(std::span(bytes)));
+  for (size_t c = 0; c < n; ++c) {
+    const double range = 127.0 * static_cast<double>(key_scale(cache.layer)) / 4 * static_cast<double>(1 + c) / 64;
+    const double scale = std::ldexp(1.0, bytes[c] - 127);
+    EXPECT_GE(448 * scale, 4 * range * (1 - 0x1p-8)) << "room for four times the largest value, channel " << c;
+    EXPECT_LT(448 * scale, 8 * range * (1 + 0x1p-8)) << c;
+    EXPECT_EQ(static_cast<double>(plan.scales[0].values[c]), scale);
+  }
+  const Json description = parse_json(qwen.out_text("quant_model_description.json"));
+  EXPECT_EQ(description[module + ".quant_type"], "QK_MXFP8_DYNAMIC_V_MXFP8_PER_CHANNEL");
+  EXPECT_FALSE(description.contains("kv_cache_type"));
+  EXPECT_EQ(identify_model(qwen.out()).weights_fingerprint, qwen.model().weights_fingerprint);
+  EXPECT_EQ(kv_scale_tensors(made).size(), qwen.model().spec.caches.size());
+}
+
+TEST(ExportAscendMxfp8, Refuses) {
+  const auto said = [](const char* golden, auto change, const ExportOptions& options = {}) {
+    return refusal(Exported(golden), "ascend-mxfp8", change, options);
+  };
+  EXPECT_TRUE(contains(said("qwen3", make_per_channel), "a multiple of 64"));
+  EXPECT_TRUE(contains(said("deepseek_v3", make_per_channel), "FAKQuant"));
+  EXPECT_TRUE(contains(said("starcoder2", make_per_channel), "was not read"));
+  EXPECT_TRUE(contains(said("qwen3_5_long", make_int8), "--granularity channel"));
+  EXPECT_TRUE(contains(said("qwen3_5_long", [](Artifact&) {}), "--dtype int8"));
+  ExportOptions options;
+  options.skip_layers = {3};
+  EXPECT_TRUE(contains(said("qwen3_5_long", make_per_channel, options), "cannot keep single layers"));
+  options = {};
+  options.formats = {{3, "int8"}};
+  EXPECT_TRUE(contains(said("qwen3_5_long", make_per_channel, options), "'evaluate' does not round to"));
+  const auto tiny = [](Artifact& a) {
+    make_per_channel(a);
+    for (ArtifactLayer& layer : a.layers) layer.value.absmax = 1e-37F;
+  };
+  EXPECT_TRUE(contains(said("qwen3_5_long", tiny), "does not hold"));
 }
 
 TEST(ExportLowBit, ScalesPerChannelAreRefusedWhereOneIsTaken) {

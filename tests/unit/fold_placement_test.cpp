@@ -2,8 +2,11 @@
 
 #include <cmath>
 
+#include "artifact/e8m0_scale.h"
 #include "base/error.h"
 #include "fold/placement.h"
+#include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -79,6 +82,29 @@ TEST(Placement, LiftsNearlyDeadChannelsNoFurtherThanSixteenOctaves) {
 TEST(Placement, KnowsTheNamesOfBalances) {
   EXPECT_EQ(balance_from_name("channel"), Balance::Channel);
   EXPECT_THROW(balance_from_name("heads"), Error);
+}
+
+/// Scales in a checkpoint are those that fold would put into the weights.
+TEST(Placement, IsWhatAnE8m0ScaleOfValuesSays) {
+  SyntheticRun run;
+  run.layout = small_layout(0);
+  run.key = gaussian(4, 1);
+  run.value = gaussian(0.5, 2);
+  run.query = gaussian(4, 3);
+  Statistics statistics = synthetic_statistics(run);
+  std::vector<ChannelStatistics>& channels = statistics.caches[0].at(CacheSite::Value).channels;
+  channels[1].absmax = static_cast<uint16_t>(to_bf16(0x1p-30F).bits);  // nearly dead
+  for (const double headroom : {1.0, 3.0}) {
+    SolveOptions options = absmax_options();
+    options.format = "int8";
+    options.granularity = Granularity::Channel;
+    options.headroom = headroom;
+    const Artifact artifact = solved_artifact(statistics, options);
+    std::vector<int> exponents = value_exponents(artifact.layers[0].value, artifact.quantization);
+    for (int& e : exponents) e = -e;
+    EXPECT_EQ(exponents, place(statistics.caches[0], CacheSite::Value, number_format("fp8_e4m3"), Balance::Channel, {}))
+        << headroom;
+  }
 }
 
 }  // namespace

@@ -2,25 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "unit/scale_folder.h"
+#include "unit/validate_modelslim_cases.h"
 
 namespace kvcal {
-
-using Ids = std::set<std::string>;
-
-struct FolderCase {
-  std::string name;
-  ScaleFolder folder;
-  std::vector<std::string> servers;
-  Ids expected;
-  std::function<void(ScaleFolder&)> change;
-};
-
-inline const std::string kFirst = attention_of(0);
 
 inline std::function<void(ScaleFolder&)> set_scale(const std::string& tensor, float value) {
   return [=](ScaleFolder& f) { f.tensors[tensor] = f32_tensor(Shape{1}, {value}); };
@@ -361,7 +348,7 @@ inline std::vector<FolderCase> fold_cases() {
 inline std::vector<FolderCase> folder_cases() {
   std::vector<FolderCase> all;
   for (const auto& group : {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases(),
-                            mtp_cases(), fold_cases(), list_cases()})
+                            mtp_cases(), fold_cases(), list_cases(), modelslim_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
 }
