@@ -8,6 +8,7 @@
 #include "artifact/e8m0_scale.h"
 #include "artifact/nvfp4_scale.h"
 #include "base/read_file.h"
+#include "check/artifact_checks.h"
 #include "check/folder_checks.h"
 #include "servers/ascend_support.h"
 
