@@ -346,6 +346,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
           ->type_name("PATH");
   for (const char* other : {"--query", "--keep-recent", "--formats", "--choose", "--state-dtype"})
     attention->excludes(other);
+  attention->check([](const std::string& name) { return std::string(name.empty() ? "names no backend" : ""); });
   verb->add_option(
       "--max-kl", flags->max_kl,
       "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");

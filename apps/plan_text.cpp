@@ -13,13 +13,15 @@ Lines plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelS
                counted(sequences.n_sequences, "sequence") + ", " + counted(sequences.n_tokens(), "token") +
                " through " + std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
                " layers in batches of " + grouped(m.chunk_tokens)) +
-         Lines("plan: " + bytes_text(m.total()) + " of " + (m.on_device ? "the device's " : "") + "memory (weights " +
-               bytes_text(m.weights) + (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) +
-               ", residual stream " + bytes_text(m.residual) +
+         Lines("plan: " + bytes_text(m.total()) + " of " + (m.on_device && !m.one_memory ? "the device's " : "") +
+               "memory (weights " + bytes_text(m.weights) +
+               (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " +
+               bytes_text(m.residual) +
                (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") +
                ", batch " + bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " +
-               bytes_text(m.statistics) + ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
-               (m.on_device ? "; host memory " + bytes_text(m.host) : ""));
+               bytes_text(m.statistics) + ", program " + bytes_text(m.program) +
+               (m.one_memory ? ", pinned " + bytes_text(m.host) : "") + "), budget " + bytes_text(m.budget) +
+               (m.on_device && !m.one_memory ? "; host memory " + bytes_text(m.host) : ""));
 }
 
 Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {

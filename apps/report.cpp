@@ -46,8 +46,6 @@ struct Opened {
 
 Opened open(const ReportFlags& flags) {
   if (is_scale_file(flags.input)) {
-    if (!flags.solving_option.empty())
-      fail(flags.solving_option + " applies to statistics files; " + quoted(flags.input) + " is a scale file");
     return {std::nullopt, read_artifact(flags.input)};
   }
   const SolveOptions options = flags.solve.resolve();
@@ -85,8 +83,9 @@ std::string report_text(const ReportFlags& flags) {
 void check_flags(const ReportFlags& flags) {
   if ((flags.evidence || flags.markdown) && flags.evaluation.empty())
     fail(std::string(flags.evidence ? "--evidence" : "--markdown") + " needs --evaluation");
-  if (!flags.evidence || is_scale_file(flags.input)) return;
-  expect_kind(FileKind::ScaleFile, kExpectedScales, flags.input);
+  if (is_scale_file(flags.input) && !flags.solving_option.empty())
+    fail(flags.solving_option + " applies to statistics files; " + quoted(flags.input) + " is a scale file");
+  if (flags.evidence && !is_scale_file(flags.input)) expect_kind(FileKind::ScaleFile, kExpectedScales, flags.input);
 }
 
 Exit run(const ReportFlags& flags) {

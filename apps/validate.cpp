@@ -11,6 +11,7 @@
 #include "artifact/artifact.h"
 #include "artifact/artifact_schema.h"
 #include "artifact/make_artifact.h"
+#include "base/counted.h"
 #include "base/read_file.h"
 #include "build_info.h"
 #include "check/artifact_checks.h"
@@ -182,7 +183,8 @@ void check_page(const std::string& page, const std::vector<CarriedFile>& files, 
   report.evaluated({"A08"});
   if (writer != here)
     return report.add("A08", "",
-                      "written by " + printable(writer, 40) + ": what it shows cannot be compared by " + here);
+                      (writer.empty() ? "it does not say what wrote it" : "written by " + printable(writer, 40)) +
+                          ": what it shows cannot be compared by " + here);
   try {
     if (evidence_page(files[0].text, files[1].text, here) != page)
       report.add("A08", "", "the page shows something else than the files that it carries");
@@ -191,17 +193,36 @@ void check_page(const std::string& page, const std::vector<CarriedFile>& files, 
   }
 }
 
+/// Of a file that stands in the page: no line of the page is its line.
+Report in_page(Report report, const std::string& name) {
+  for (Finding& f : report.findings) {
+    f.path = name + (f.path.empty() ? "" : ": " + f.path);
+    f.line = 0;
+  }
+  return report;
+}
+
+/// The scale file and the evaluation that a page carries.
+std::vector<CarriedFile> files_in(const ValidateInput& input) {
+  std::vector<CarriedFile> files = while_doing(quoted(input.name()), [&] { return carried_files(input.text()); });
+  if (files.empty())
+    fail(quoted(input.name()) + " is a page that carries no files to check; write it with kvcal report --evidence");
+  if (files.size() != 2 || files[0].name != kCarriedScales || files[1].name != kCarriedEvaluation)
+    fail(quoted(input.name()) + ": carries " + counted(static_cast<int64_t>(files.size()), "file") + ", " +
+         quoted(files[0].name) + " first, expected " + quoted(std::string(kCarriedScales)) + " and " +
+         quoted(std::string(kCarriedEvaluation)));
+  return files;
+}
+
 /// The files that a page carries are checked like any, and the page against them.
 Validated validated_page(const ValidateFlags& flags, const std::string& schema, const ValidateInput& input) {
   if (!flags.statistics.empty() || !flags.scales.empty())
     fail("validate: --stats and --scales are not for pages, and " + quoted(input.name()) + " is one");
-  const std::vector<CarriedFile> files = while_doing(quoted(input.name()), [&] { return carried_files(input.text()); });
-  if (files.size() != 2)
-    fail(quoted(input.name()) + " is a page that carries no files to check; write it with kvcal report --evidence");
-  Report report;
-  report.merge(report_on_scales(flags, files[0].text, schema), files[0].name);
+  const std::vector<CarriedFile> files = files_in(input);
   const std::optional<ModelIdentity> model = model_of(flags);
-  report.merge(validate_evaluation(files[1].text, {model ? &*model : nullptr, {}, {}}), files[1].name);
+  Report report;
+  report.merge(in_page(report_on_scales(flags, files[0].text, schema), files[0].name), "");
+  report.merge(in_page(validate_evaluation(files[1].text, {model ? &*model : nullptr, {}, {}}), files[1].name), "");
   if (!report.has_errors()) check_page(input.text(), files, report);
   return {input.name(), std::move(report), flags.strict, {}, flags.verbose};
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "artifact/saved_evaluation.h"
@@ -62,26 +63,49 @@ class Faults {
             quoted(e_.files[i].first));
   }
 
-  void estimate(const std::optional<SavedEstimate>& s, const std::string& path) {
-    if (s && s->interval)
-      at_most(About::Figures, path, "where an interval begins", s->interval->first, s->interval->second);
+  void estimate(const std::optional<SavedEstimate>& s, const std::string& path, double least, double most) {
+    if (!s) return;
+    if (s->value < least || s->value > most)
+      add(About::Figures, path, "a figure", number_of(least) + " to " + number_of(most), number_of(s->value));
+    if (!s->interval) return;
+    at_most(About::Figures, path, "where an interval begins", s->interval->first, s->interval->second);
+    at_most(About::Figures, path, "where an interval ends", s->interval->second, most);
+    at_most(About::Figures, path, "the least that there is", least, s->interval->first);
   }
 
-  void known(const std::string& name, const std::string& path) {
-    if (std::ranges::find(e_.variants, name, &SavedVariant::name) == e_.variants.end())
-      add(About::Variants, path, "a variant's name", "one of 'variants'", quoted(name));
+  const SavedVariant* known(const std::string& name, const std::string& path) {
+    const auto found = std::ranges::find(e_.variants, name, &SavedVariant::name);
+    if (found != e_.variants.end()) return &*found;
+    add(About::Variants, path, "a variant's name", "one of 'variants'", quoted(name));
+    return nullptr;
+  }
+
+  /// Of the same tokens where none is left out, each sum in an order of its own.
+  void concluded(const SavedConclusion::Variant& v, const SavedVariant& of, int64_t n_tokens, const std::string& path) {
+    if (!v.kl || !of.all.kl) return;
+    at_most(About::Figures, path + ".kl", "the mean KL", v.kl->value, of.all.kl->worst);
+    const double mean = of.all.kl->mean;
+    if (n_tokens == of.all.n_tokens && std::abs(v.kl->value - mean) > 10 * kRounding * mean)
+      add(About::Figures, path + ".kl", "the mean KL of the same tokens", number_of(mean), number_of(v.kl->value));
   }
 
   void conclusion(const SavedConclusion& c) {
+    constexpr double kAny = std::numeric_limits<double>::max();
     for (const auto& [name, v] : c.variants) {
       const std::string path = "conclusion.variants." + name;
-      known(name, path);
-      for (const auto& s : {v.kl, std::optional(v.top1), v.correct, v.times_floor}) estimate(s, path);
+      if (const SavedVariant* of = known(name, path)) concluded(v, *of, c.n_tokens, path);
+      estimate(v.kl, path + ".kl", 0, kAny);
+      estimate(v.top1, path + ".top1", 0, 1);
+      estimate(v.correct, path + ".correct", 0, 1);
+    }
+    for (const auto& [name, times] : c.times_floor) {
+      known(name, "conclusion.times_floor." + name);
+      estimate(times, "conclusion.times_floor." + name, 0, kAny);
     }
     for (size_t i = 0; i < c.pairs.size(); ++i) {
       const std::string path = "conclusion.pairs[" + std::to_string(i) + "]";
       for (const std::string& name : {c.pairs[i].variant, c.pairs[i].against}) known(name, path);
-      estimate(c.pairs[i].kl, path);
+      estimate(c.pairs[i].kl, path + ".kl", -kAny, kAny);
     }
   }
 

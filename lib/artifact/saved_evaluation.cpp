@@ -105,15 +105,10 @@ SavedConclusion conclusion_from(const Object& block) {
   c.n_groups = block.count("n_groups");
   c.n_tokens = block.count("n_tokens");
   c.variants = members_of(block, "variants", [](const Object& variant) {
-    return SavedConclusion::Variant{optional_estimate(variant, "kl"),
-                                    estimate_from(variant.object("top1")),
-                                    optional_estimate(variant, "correct"),
-                                    {}};
+    return SavedConclusion::Variant{optional_estimate(variant, "kl"), estimate_from(variant.object("top1")),
+                                    optional_estimate(variant, "correct")};
   });
-  if (block.has("times_floor")) {
-    const Object times = block.object("times_floor");
-    for (auto& [name, variant] : c.variants) variant.times_floor = optional_estimate(times, name.c_str());
-  }
+  if (block.has("times_floor")) c.times_floor = members_of(block, "times_floor", estimate_from);
   c.pairs = all_of(block, "pairs", [](const Object& pair) {
     return SavedConclusion::Pair{pair.string("variant"), pair.string("against"), estimate_from(pair.object("kl"))};
   });
@@ -152,6 +147,16 @@ void check_satisfies_schema(const Json& json) {
 
 }  // namespace
 
+const SavedConclusion::Variant* SavedConclusion::of(std::string_view variant) const {
+  const auto found = std::ranges::find(variants, variant, [](const auto& v) { return std::string_view(v.first); });
+  return found == variants.end() ? nullptr : &found->second;
+}
+
+const SavedEstimate* SavedConclusion::times_of(std::string_view variant) const {
+  const auto found = std::ranges::find(times_floor, variant, [](const auto& v) { return std::string_view(v.first); });
+  return found == times_floor.end() ? nullptr : &found->second;
+}
+
 std::string SavedEvaluation::variant_of(std::string_view sha256) const {
   const auto file = std::ranges::find(files, sha256, [](const auto& f) { return std::string_view(f.second); });
   return file == files.end() ? "" : file->first;
@@ -188,6 +193,7 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.prompts_sha256 = prompts.string("sha256");
   e.n_prompts = prompts.count("n_prompts");
   e.n_tokens = prompts.count("n_tokens");
+  if (file.has("until_decided")) e.until_decided = file.object("until_decided").number("max_kl");
   if (file.has("keep_recent")) e.keep_recent = file.count("keep_recent");
   if (file.has("state_chunk")) e.state_chunk = file.count("state_chunk");
   e.files = all_of(file, "files",

@@ -102,7 +102,7 @@ struct SavedConclusion {
   struct Variant {
     std::optional<SavedEstimate> kl;  // mean; none: some logits are not finite
     SavedEstimate top1;
-    std::optional<SavedEstimate> correct, times_floor;
+    std::optional<SavedEstimate> correct;
   };
   /// By how much the mean KL of a variant is above another's at the same tokens.
   struct Pair {
@@ -111,7 +111,11 @@ struct SavedConclusion {
   };
   int64_t n_groups = 0, n_tokens = 0;  // prompts that differ, tokens without repeated ones
   std::vector<std::pair<std::string, Variant>> variants;
+  std::vector<std::pair<std::string, SavedEstimate>> times_floor;  // by variant: of the floor's KL
   std::vector<Pair> pairs;
+
+  const Variant* of(std::string_view variant) const;  // null: nothing is said of it
+  const SavedEstimate* times_of(std::string_view variant) const;
 };
 
 struct SavedEvaluation {
@@ -119,6 +123,7 @@ struct SavedEvaluation {
   std::string attention;  // "vllm@0.33.0:TRITON_ATTN": whose variants have; empty: none said
   int64_t n_prompts = 0, n_tokens = 0;
   ModelInfo model;
+  std::optional<double> until_decided;                     // the mean KL that was to be decided
   int64_t keep_recent = 0, state_chunk = 1;                // as evaluate's options
   std::vector<std::pair<std::string, std::string>> files;  // name ("file", "file_2", "statistics") and SHA-256
   std::vector<SavedVariant> variants;                      // the reference first

@@ -125,6 +125,9 @@ std::string attention_text(const Variant& variant) {
 }
 
 void attend_as(Variant& variant, const ModelSpec& spec, std::string_view name, const Artifact* artifact) {
+  if (spec.n_pickers > 0 || spec.indexed_beyond > 0)
+    fail("--attention " + std::string(name) + ": not modelled for " + quoted(spec.architecture) +
+         ", whose layers pick the keys that a query sees");
   Variant of_file = variant, at_one = variant;
   round_queries(of_file, spec, artifact);
   round_queries(at_one, spec, nullptr);

@@ -1,5 +1,7 @@
 #include "report/carried_files.h"
 
+#include <algorithm>
+
 #include "base/base64.h"
 #include "base/error.h"
 
@@ -17,6 +19,13 @@ std::string_view take_until(std::string_view& text, std::string_view end) {
   return before;
 }
 
+bool is_name(std::string_view name) {
+  constexpr size_t kMostBytes = 64;
+  return !name.empty() && name.size() <= kMostBytes && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  });
+}
+
 }  // namespace
 
 std::string link_to(const CarriedFile& file) {
@@ -29,6 +38,7 @@ std::vector<CarriedFile> carried_files(std::string_view page) {
   for (size_t at; (at = page.find(kBegin)) != page.npos;) {
     page.remove_prefix(at + kBegin.size());
     std::string name(take_until(page, kMiddle));
+    if (!is_name(name)) fail("the page carries a file with a name that none has: " + quoted(name));
     std::string_view digits = take_until(page, kEnd);
     while (digits.ends_with('=')) digits.remove_suffix(1);
     std::optional<std::string> text = bytes_of_base64(digits);

@@ -6,8 +6,8 @@
 namespace kvcal {
 namespace {
 
-std::string pair_sentence(const SavedConclusion::Pair& p) {
-  const std::string one = variant_title(p.variant), other = variant_title(p.against);
+std::string pair_sentence(const SavedConclusion::Pair& p, std::string (*shown)(std::string_view)) {
+  const std::string one = shown(p.variant), other = shown(p.against);
   if (p.kl.value == 0 && p.kl.interval == std::pair(0.0, 0.0)) return one + " and " + other + " do not differ";
   const bool is_shown = p.kl.interval && (p.kl.interval->first > 0 || p.kl.interval->second < 0);
   if (!is_shown) return "no difference of " + one + " and " + other + " shown: " + kl_estimate(p.kl) + " nats a token";
@@ -18,8 +18,6 @@ std::string pair_sentence(const SavedConclusion::Pair& p) {
 }
 
 }  // namespace
-
-std::string variant_title(const std::string& name) { return name == "scale_1.0" ? "scale 1.0" : name; }
 
 std::string kl_estimate(const SavedEstimate& kl) {
   const auto& i = kl.interval;
@@ -33,10 +31,21 @@ std::string share_estimate(const SavedEstimate& share) {
          share_in_percent(share.interval->second) + ")";
 }
 
-std::vector<std::string> pair_sentences(const SavedConclusion& conclusion) {
+std::vector<std::string> pair_sentences(const SavedConclusion& conclusion, std::string (*shown)(std::string_view)) {
   std::vector<std::string> sentences;
-  for (const SavedConclusion::Pair& p : conclusion.pairs) sentences.push_back(pair_sentence(p));
+  for (const SavedConclusion::Pair& p : conclusion.pairs) sentences.push_back(pair_sentence(p, shown));
   return sentences;
+}
+
+std::string how_evaluated(const SavedEvaluation& e, std::string (*shown)(std::string_view)) {
+  std::string text = "in " + shown(e.precision);
+  if (!e.attention.empty()) text += ", with the attention of " + shown(e.attention);
+  if (e.keep_recent > 0) text += ", rows rounded once their block of " + grouped(e.keep_recent) + " is full";
+  if (e.state_chunk == 0) text += ", states stored behind prompts";
+  if (e.state_chunk > 1) text += ", states stored every " + grouped(e.state_chunk) + " tokens";
+  if (e.until_decided)
+    text += ", as many prompts as decided whether the mean KL is above " + figure_text(*e.until_decided);
+  return text;
 }
 
 }  // namespace kvcal

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "artifact/saved_evaluation.h"
 
 namespace kvcal {
-
-/// "scale 1.0", "file"
-std::string variant_title(const std::string& name);
 
 /// "0.0155 (0.0121 to 0.019)": with its interval, where it has one.
 std::string kl_estimate(const SavedEstimate& kl);
@@ -17,7 +15,10 @@ std::string kl_estimate(const SavedEstimate& kl);
 /// "93.70 % (92.10 to 95.00 %)"
 std::string share_estimate(const SavedEstimate& share);
 
-/// "file is better than scale 1.0 by 0.0012 (0.0004 to 0.002) nats a token", of each pair.
-std::vector<std::string> pair_sentences(const SavedConclusion& conclusion);
+/// "file is better than scale_1.0 by 0.0012 (0.0004 to 0.002) nats a token", of each pair; `shown` writes a name.
+std::vector<std::string> pair_sentences(const SavedConclusion& conclusion, std::string (*shown)(std::string_view));
+
+/// "in bf16, with the attention of vllm@0.33.0:TRITON_ATTN, rows rounded in blocks of 16": what figures hang on.
+std::string how_evaluated(const SavedEvaluation& evaluation, std::string (*shown)(std::string_view));
 
 }  // namespace kvcal

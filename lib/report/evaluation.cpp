@@ -4,6 +4,7 @@
 
 #include "base/number_text.h"
 #include "base/portable_math.h"
+#include "report/estimates.h"
 #include "report/evaluation_geometry.h"
 #include "report/markup.h"
 #include "report/sections.h"
@@ -163,9 +164,8 @@ std::string evaluation_section(const ReportInput& input) {
   if (!input.evaluation) return "";
   const SavedEvaluation& e = *input.evaluation;
   return "<p>The whole model, run with its cache as it is (the reference) and as servers keep it: " +
-         grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, in " + escaped(e.precision) +
-         (e.attention.empty() ? "" : ", with the attention of " + escaped(e.attention)) + ".</p>\n" +
-         variants_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
+         grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, " + how_evaluated(e, escaped) +
+         ".</p>\n" + variants_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
 }
 
 }  // namespace kvcal

@@ -16,11 +16,13 @@ std::string conclusion_text(const SavedEvaluation& evaluation) {
                    {"same top token", true},
                    {"right answers", true},
                    {"times the KL of the floor", true}});
-  for (const auto& [name, v] : c.variants)
+  for (const auto& [name, v] : c.variants) {
+    const SavedEstimate* times = c.times_of(name);
     table.add_row({escaped(name), v.kl ? kl_estimate(*v.kl) : "not finite", share_estimate(v.top1),
-                   v.correct ? share_estimate(*v.correct) : "-", v.times_floor ? kl_estimate(*v.times_floor) : "-"});
+                   v.correct ? share_estimate(*v.correct) : "-", times ? kl_estimate(*times) : "-"});
+  }
   std::string pairs;
-  for (const std::string& sentence : pair_sentences(c)) pairs += "<li>" + escaped(sentence) + "</li>\n";
+  for (const std::string& sentence : pair_sentences(c, escaped)) pairs += "<li>" + sentence + "</li>\n";
   return "<h3>What this shows of other prompts like these</h3>\n<p>" + counted(c.n_groups, "prompt") +
          " that differ, " + counted(c.n_tokens, "token") + " that do not repeat others.</p>\n" + table.html() +
          (pairs.empty() ? "" : "<ul>\n" + pairs + "</ul>\n");

@@ -18,16 +18,25 @@ std::string files_list(const std::vector<CarriedFile>& files) {
   return html + "</ul>\n";
 }
 
-std::string command(const std::string& text) { return "<p><code>" + escaped(text) + "</code></p>\n"; }
+std::string command(const std::string& text) {
+  return text.empty() ? "" : "<p><code>" + escaped(text) + "</code></p>\n";
+}
 
+/// "" of what the verb did not measure: kvcal.torch and the recorder in servers.
 std::string calibrate_command(const Artifact& a) {
   const ArtifactQuantization& q = a.quantization;
+  if (a.calibration.isa.starts_with("torch") || a.calibration.isa == "recorded") return "";
   std::string text = "kvcal calibrate MODEL --prompts FILE --max-length " + std::to_string(a.calibration.max_length) +
                      " --passes " + std::to_string(a.calibration.passes) + " --precision " + a.calibration.precision +
                      " --dtype " + q.dtype + " --granularity " + std::string(name_of(q.granularity)) + " --policy " +
                      q.policy;
-  if (q.headroom) text += " --headroom " + figure_text(*q.headroom);
-  if (q.percentile) text += " --percentile " + figure_text(*q.percentile);
+  const auto number = [&](const char* option, double value) {
+    text += std::string(option) + " " + shortest_float(static_cast<float>(value));
+  };
+  if (q.headroom) number(" --headroom", *q.headroom);
+  if (q.percentile) number(" --percentile", *q.percentile);
+  if (q.limits.kl != AssessmentLimits{}.kl) number(" --limit-kl", q.limits.kl);
+  if (q.limits.rel != AssessmentLimits{}.rel) number(" --limit-rel", q.limits.rel);
   if (q.max_model_len != a.model.max_positions) text += " --max-model-len " + std::to_string(q.max_model_len);
   if (!a.calibration.activation_quant.empty()) text += " --emulate-activation-quant";
   if (!a.mtp_layers.empty()) text += " --mtp";
@@ -61,19 +70,21 @@ std::string variant_options(const SavedEvaluation& e) {
   return flags + (formats.empty() ? "" : " --formats " + formats) + (states.empty() ? "" : " --state-dtype " + states);
 }
 
-std::string evaluate_command(const SavedEvaluation& e) {
+std::string evaluate_command(const SavedEvaluation& e, const std::string& sha256_of_scales) {
   std::string text = "kvcal evaluate MODEL --prompts FILE --precision " + e.precision, scales;
-  for (const auto& [name, sha256] : e.files)
-    if (name == "statistics")
-      text += " --stats FILE";
-    else
-      scales += name == "file" ? std::string(" --scales ") + kCarriedScales : " FILE";
+  for (const auto& [name, sha256] : e.files) {
+    if (name == "statistics") text += " --stats FILE";
+    if (!name.starts_with("file")) continue;
+    scales += std::string(scales.empty() ? " --scales " : " ") + (sha256 == sha256_of_scales ? kCarriedScales : "FILE");
+  }
   text += scales + variant_options(e);
   if (!e.attention.empty() && is_word(e.attention)) text += " --attention " + e.attention;
   if (!e.layers.empty()) text += " --per-layer";
+  if (e.n_sampled_prompts) text += " --sample " + std::to_string(*e.n_sampled_prompts);
   if (!e.answers.empty()) text += " --generate";
   if (e.keep_recent > 0) text += " --keep-recent " + std::to_string(e.keep_recent);
   if (e.state_chunk != 1) text += " --state-chunk " + std::to_string(e.state_chunk);
+  if (e.until_decided) text += " --until-decided " + shortest_float(static_cast<float>(*e.until_decided));
   return text + " -o " + kCarriedEvaluation;
 }
 
@@ -102,11 +113,11 @@ std::string evidence_section(const ReportInput& input) {
          "<p>This checks that both files are sound, of one model, of one another, and that the page shows what "
          "they say:</p>\n" +
          command("kvcal validate PAGE --model MODEL") +
-         "<p>The same prompts give the same files again, on the same class of processor. No file names other options "
-         "of "
-         "evaluate, such as <code>--query</code>, <code>--choose</code> and <code>--max-new-tokens</code>: where they "
-         "were given they must be again.</p>\n" +
-         command(calibrate_command(input.artifact)) + command(evaluate_command(*input.evaluation));
+         "<p>The same prompts give the same files again, on the same class of processor. Options that no file names "
+         "must be given as they were: <code>--query</code>, <code>--choose</code> with its limits, "
+         "<code>--max-new-tokens</code>, those of the chat template.</p>\n" +
+         command(calibrate_command(input.artifact)) +
+         command(evaluate_command(*input.evaluation, sha256_hex(input.carried.front().text)));
 }
 
 }  // namespace kvcal

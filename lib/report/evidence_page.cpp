@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/size_text.h"
+#include "report/sections.h"
 
 namespace kvcal {
 
@@ -23,14 +25,17 @@ std::string evidence_page(const std::string& scales, const std::string& evaluati
   const Artifact artifact = parse_artifact(scales, kCarriedScales);
   const Evaluated found = evaluated(parse_evaluation_file(evaluation, kCarriedEvaluation), kCarriedEvaluation,
                                     {artifact, kCarriedScales, sha256_hex(scales)});
-  return report_html({artifact,
-                      nullptr,
-                      kCarriedScales,
-                      tool_version,
-                      {},
-                      &found.evaluation,
-                      found.as,
-                      {{kCarriedScales, scales}, {kCarriedEvaluation, evaluation}}});
+  const ReportInput input = {
+      artifact, nullptr,           kCarriedScales, tool_version,
+      {},       &found.evaluation, found.as,       {{kCarriedScales, scales}, {kCarriedEvaluation, evaluation}}};
+  if (!variant_shown(input))
+    fail(quoted(std::string(kCarriedEvaluation)) + ": none of its variants has the scales of " +
+         quoted(std::string(kCarriedScales)) + "; evaluate with --scales and that file");
+  std::string page = report_html(input);
+  if (page.size() > kMostPageBytes)
+    fail("the page would have " + bytes_text(page.size()) + ", more than the " + bytes_text(kMostPageBytes) +
+         " that validate reads");
+  return page;
 }
 
 std::string writer_of(std::string_view page) {

@@ -24,8 +24,10 @@ struct ReportedScales {
 /// Throws Error for an evaluation (`name`) of another model, and for one of other scales than those of the file.
 Evaluated evaluated(SavedEvaluation evaluation, const std::string& name, const ReportedScales& scales);
 
-/// The page of a scale file and an evaluation of it, which carries both. Throws Error where one is broken, or they are
-/// not of one another.
+constexpr size_t kMostPageBytes = size_t{64} << 20;
+
+/// The page of a scale file and an evaluation of it, which carries both. Throws Error where one is broken, where no
+/// variant has these scales, and where the page would be larger than that.
 std::string evidence_page(const std::string& scales, const std::string& evaluation, const std::string& tool_version);
 
 /// Who wrote a page: "kvcal 0.1.0"; "" where that cannot be told.

@@ -107,6 +107,26 @@ TEST(EvidencePage, IsOfFilesThatBelongTogether) {
   EXPECT_THROW(page_of({files.scales, json.dump()}), Error);
 }
 
+// An evaluation of other scales, or a list of files that names no variant, is no evidence of these.
+TEST(EvidencePage, IsOfScalesThatWereEvaluated) {
+  Pair files = scales_and_evaluation();
+  Json json = Json::parse(files.evaluation);
+  json["files"][0]["name"] = "nobody";
+  EXPECT_THROW(page_of({files.scales, json.dump()}), Error);
+  json["files"] = Json::array();
+  EXPECT_THROW(page_of({files.scales, json.dump()}), Error);
+}
+
+TEST(CarriedFiles, HaveNamesThatAreNoPaths) {
+  const auto link = [](const std::string& name) {
+    return "<a download=\"" + name + "\" href=\"data:application/json;base64,e30K\">x</a>";
+  };
+  EXPECT_EQ(carried_files(link("a-1.json")).at(0).text, "{}\n");
+  for (const std::string& name :
+       {std::string("../a"), std::string(), std::string(65, 'a'), std::string("<a download=\"x")})
+    EXPECT_THROW(carried_files(link(name)), Error) << name;
+}
+
 TEST(EvidencePage, SaysHowItIsMadeAgain) {
   Json json = concluded_evaluation();
   for (const char* name : {"floor", "undivided", "nvfp4", "state_int8", "$(int8)", "swapped"})
@@ -116,6 +136,7 @@ TEST(EvidencePage, SaysHowItIsMadeAgain) {
   json["attention"] = "vllm@0.33.0:TRITON_ATTN";
   json["keep_recent"] = 16;
   json["state_chunk"] = 0;
+  json["until_decided"] = {{"max_kl", 0.02}, {"n_looks", 1}, {"n_planned", 2}, {"n_prompts_given", 2}};
   const Pair files = scales_and_evaluation(json);
   const std::string page = page_of(files);
   EXPECT_TRUE(
@@ -123,7 +144,7 @@ TEST(EvidencePage, SaysHowItIsMadeAgain) {
           "<code>kvcal evaluate MODEL --prompts FILE --precision f32 --stats FILE --scales kv-cache-scales.json "
           "FILE --floor --undivided --formats nvfp4 --state-dtype int8 --attention vllm@0.33.0:TRITON_ATTN --generate "
           "--keep-recent 16 "
-          "--state-chunk 0 -o evaluation.json</code>"));
+          "--state-chunk 0 --until-decided 0.02 -o evaluation.json</code>"));
   EXPECT_TRUE(has(page, " --dtype fp8_e4m3 --granularity tensor --policy "));
   EXPECT_TRUE(has(page, "<code>" + sha256_hex(files.evaluation) + "</code>"));
 }
@@ -135,20 +156,20 @@ TEST(Conclusion, StandsOnThePageWithItsIntervals) {
                   "<th scope=\"row\">scale_1.0</th><td class=\"n\">0.5 (0.25 to 0.75)</td>"
                   "<td class=\"n\">75.00 % (50.00 to 87.50 %)</td>"));
   EXPECT_TRUE(has(page, "<td class=\"n\">2 (1.5 to 2.5)</td>"));
-  EXPECT_TRUE(has(page, "<li>file is better than scale 1.0 by 0.5 (0.25 to 0.75) nats a token</li>"));
+  EXPECT_TRUE(has(page, "<li>file is better than scale_1.0 by 0.5 (0.25 to 0.75) nats a token</li>"));
 }
 
 TEST(Conclusion, SaysNoDifferenceWhereNoneIsShown) {
   Json json = concluded_evaluation();
   json["conclusion"]["pairs"][0]["kl"] = estimate(-0.5, -0.75, 0.25);
   EXPECT_TRUE(
-      has(markdown_of(json), "- no difference of file and scale 1.0 shown: -0.5 (-0.75 to 0.25) nats a token.\n"));
+      has(markdown_of(json), "- no difference of `file` and `scale_1.0` shown: -0.5 (-0.75 to 0.25) nats a token.\n"));
   json["conclusion"]["pairs"][0]["kl"] = estimate(0.5, 0.25, 0.75);
-  EXPECT_TRUE(has(markdown_of(json), "- file is worse than scale 1.0 by 0.5 (0.25 to 0.75) nats a token.\n"));
+  EXPECT_TRUE(has(markdown_of(json), "- `file` is worse than `scale_1.0` by 0.5 (0.25 to 0.75) nats a token.\n"));
   json["conclusion"]["pairs"][0]["kl"] = estimate(0, 0, 0);
-  EXPECT_TRUE(has(markdown_of(json), "- file and scale 1.0 do not differ.\n"));
+  EXPECT_TRUE(has(markdown_of(json), "- `file` and `scale_1.0` do not differ.\n"));
   json["conclusion"]["pairs"][0]["kl"] = {{"value", 0.5}};
-  EXPECT_TRUE(has(markdown_of(json), "- no difference of file and scale 1.0 shown: 0.5 nats a token.\n"));
+  EXPECT_TRUE(has(markdown_of(json), "- no difference of `file` and `scale_1.0` shown: 0.5 nats a token.\n"));
 }
 
 TEST(Conclusion, ThatContradictsItselfIsAFault) {
@@ -160,37 +181,54 @@ TEST(Conclusion, ThatContradictsItselfIsAFault) {
   };
   EXPECT_EQ(fault([](Json&) {}), "");
   EXPECT_EQ(fault([](Json& c) { c["pairs"][0]["against"] = "nobody"; }), "conclusion.pairs[0]");
-  EXPECT_EQ(fault([](Json& c) { c["pairs"][0]["kl"]["interval"] = {-0.25, -0.75}; }), "conclusion.pairs[0]");
+  EXPECT_EQ(fault([](Json& c) { c["pairs"][0]["kl"]["interval"] = {-0.25, -0.75}; }), "conclusion.pairs[0].kl");
   EXPECT_EQ(fault([](Json& c) { c["variants"]["nobody"] = c["variants"]["file"]; }), "conclusion.variants.nobody");
-  EXPECT_EQ(fault([](Json& c) { c["times_floor"]["file"]["interval"] = {2.5, 1.5}; }), "conclusion.variants.file");
+  EXPECT_EQ(fault([](Json& c) { c["variants"]["scale_1.0"]["top1"]["value"] = 75; }),
+            "conclusion.variants.scale_1.0.top1");
+  EXPECT_EQ(fault([](Json& c) {
+              c["variants"]["scale_1.0"]["top1"]["interval"] = {-3, 0.875};
+            }),
+            "conclusion.variants.scale_1.0.top1");
+  EXPECT_EQ(fault([](Json& c) { c["variants"]["scale_1.0"]["kl"]["value"] = 1e-9; }),
+            "conclusion.variants.scale_1.0.kl");
+  EXPECT_EQ(fault([](Json& c) { c["n_tokens"] = 5, c["variants"]["file"]["kl"]["value"] = 1; }),
+            "conclusion.variants.file.kl");
+  EXPECT_EQ(fault([](Json& c) { c["n_tokens"] = 5, c["variants"]["file"]["kl"]["value"] = -1; }),
+            "conclusion.variants.file.kl");
+  EXPECT_EQ(fault([](Json& c) { c["times_floor"]["file"]["interval"] = {2.5, 1.5}; }), "conclusion.times_floor.file");
+  EXPECT_EQ(fault([](Json& c) { c["times_floor"]["nobody"] = c["times_floor"]["file"]; }),
+            "conclusion.times_floor.nobody");
 }
 
 TEST(Markdown, IsATableAndTheAnswers) {
-  EXPECT_EQ(markdown_of(concluded_evaluation()),
-            "**KV cache of " + solved_artifact(synthetic_statistics(ordinary_run())).model.architecture +
-                " in fp8_e4m3**, against the cache in 16 bits: 2 prompts, 6 tokens, f32. In brackets intervals of 95 "
-                "%.\n\n"
-                "| KV cache | mean KL | same top token | right answers | times the floor |\n|---|---|---|---|---|\n"
-                "| scale 1.0 | 0.5 (0.25 to 0.75) | 75.00 % (50.00 to 87.50 %) | 1 of 2 | - |\n"
-                "| **file** (these scales) | 0.007812 | 75.00 % | 1 of 2 | 2 (1.5 to 2.5) |\n\n"
-                "- At scale 1.0 no layer is clearly worse.\n- At these scales rounding ruins the attention of no "
-                "layer.\n- file is better than scale 1.0 by 0.5 (0.25 to 0.75) nats a token.\n\n"
-                "Weights `" +
-                solved_artifact(synthetic_statistics(ordinary_run())).model.weights_fingerprint.substr(0, 12) +
-                "`, prompts `cccccccccccc`, measured with `" +
-                solved_artifact(synthetic_statistics(ordinary_run())).calibration.prompts_sha256.substr(0, 12) +
-                "`; kvcal test, test.\n");
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  EXPECT_EQ(
+      markdown_of(concluded_evaluation()),
+      "**KV cache of `" + artifact.model.architecture +
+          "` in `fp8_e4m3`**, against the cache as it is: 2 prompts, 6 tokens, in `f32`. In brackets intervals of "
+          "95 %.\n\n"
+          "| KV cache | mean KL | same top token | right answers | times the floor |\n|---|---|---|---|---|\n"
+          "| `scale_1.0` | 0.5 (0.25 to 0.75) | 75.00 % (50.00 to 87.50 %) | 1 of 2 | - |\n"
+          "| `file`, these scales | 0.007812 | 75.00 % | 1 of 2 | 2 (1.5 to 2.5) |\n\n"
+          "- At scale 1.0 no layer is clearly worse.\n- At these scales rounding ruins the attention of no "
+          "layer.\n- `file` is better than `scale_1.0` by 0.5 (0.25 to 0.75) nats a token.\n\nWeights `" +
+          artifact.model.weights_fingerprint.substr(0, 12) + "`, prompts `cccccccccccc`, measured with `" +
+          artifact.calibration.prompts_sha256.substr(0, 12) + "`; `kvcal test`, `test`.\n");
 }
 
 // Names in an evaluation may be anybody's.
-TEST(Markdown, EscapesWhatStrangersWrote) {
+TEST(Markdown, ShowsWhatStrangersWroteAsCode) {
   Json json = sound_evaluation();
-  json["variants"][2]["name"] = "a|b`<b>@you\n[x](y)";
+  json["variants"][2]["name"] = "a|b`<b>@you\n[x](http://y) \u202e _z_ #1";
   json["answers"] = Json::array();
   json.erase("answers");
+  json["keep_recent"] = 16;
   const std::string text = markdown_of(json);
-  EXPECT_TRUE(
-      has(text, "| a&#124;b&#96;&lt;b&gt;&#64;you\xEF\xBF\xBD&#91;x&#93;(y) | 0.007812 | 75.00 % | 1 of 2 |\n"));
+  EXPECT_TRUE(has(text, "| `a?b?<b>@you")) << text;
+  EXPECT_EQ(text.find("\u202e"), text.npos);
+  EXPECT_FALSE(has(text, "95 %"));
+  EXPECT_TRUE(has(text, "in `f32`, rows rounded once their block of 16 is full.\n"));
+  EXPECT_TRUE(has(text, "- No row is known to have the scales of `scales.json`.\n"));
 }
 
 }  // namespace
