@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kExpected = "a scale file, statistics, an evaluation, a page of report --evidence or a checkpoint folder";
+constexpr const char* kExpected =
+    "a scale file, statistics, an evaluation, a page of report --evidence or a checkpoint folder";
 
 std::string read_to_end(int fd, const std::string& name) {
   std::string bytes;
