@@ -102,10 +102,10 @@ Validated validated_folder(const ValidateFlags& flags, const std::string& schema
   if (!flags.model.empty()) fail("validate: --model is for scale files, and FILE is a checkpoint folder");
   if (!flags.scales.empty() && !flags.statistics.empty())
     fail("validate: --scales and --stats cannot be used together");
-  FolderChecks checks{servers_of(flags), flags.scales, flags.statistics, flags.n_ranks};
+  FolderChecks checks{servers_of(flags), flags.scales, flags.statistics, flags.n_ranks, !flags.servers.empty()};
   if (checks.servers.empty()) checks.servers = {verified_server(ServerKind::Vllm), verified_server(ServerKind::Sglang)};
   FolderReport found = validate_folder(flags.file, schema, checks);
-  return {flags.file, std::move(found.report), flags.strict, std::move(found.served), flags.verbose};
+  return {flags.file, std::move(found.report), flags.strict, std::move(found.served), flags.verbose, true};
 }
 
 std::optional<ModelIdentity> model_of(const ValidateFlags& flags) {

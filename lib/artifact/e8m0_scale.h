@@ -9,8 +9,13 @@ namespace kvcal {
 
 constexpr int kE8m0Bias = 127;
 
+/// Whether a scale tells the largest magnitude of its channel, as absmax has it; rounded to a power of two it does not.
+bool has_ranges(const ArtifactQuantization& quantization);
+
 /// Exponents of the scales [n_kv_heads · head_dim] at which E4M3 stores the values of a layer, from an INT8 scale for
-/// each channel: -e of the powers of two 2^e by which 'fold --balance channel' multiplies them.
+/// each channel: -e of the powers of two 2^e by which 'fold --balance channel' multiplies them. Needs has_ranges().
+/// Where 1 may be the scale of a channel that was zero throughout, or of a measured one (headroom 1: of 127), it counts
+/// as measured.
 std::vector<int> value_exponents(const ArtifactSite& value, const ArtifactQuantization& quantization);
 
 }  // namespace kvcal

@@ -4,6 +4,10 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "artifact/e8m0_scale.h"
 #include "artifact/nvfp4_scale.h"
@@ -35,16 +39,20 @@ std::string text_of(int byte) { return std::to_string(byte); }
 
 class ModelSlimChecks {
  public:
-  ModelSlimChecks(const FolderUnderTest& f, const Json& description, Report& report)
-      : f_(f), description_(description), report_(report) {}
+  ModelSlimChecks(const FolderUnderTest& f, Report& report) : f_(f), report_(report) {}
 
-  void int8(const KvLayout& cache) {
+  /// Whether the layer has anything of the cache: one that has nothing stays in 16 bits.
+  bool int8(const KvLayout& cache) {
     const std::string module = module_name(f_.stored.tensor_prefix, cache);
-    for (const auto& [projection, width] :
-         {std::pair{".k_proj", cache.head_dim_k}, std::pair{".v_proj", cache.head_dim_v}})
-      for (const char* member : {".kv_cache_scale", ".kv_cache_offset"})
-        int8_tensor(module + projection + member, cache.n_kv_heads * width,
-                    std::string_view(member).ends_with("scale"));
+    const std::string key = module + ".k_proj.kv_cache_", value = module + ".v_proj.kv_cache_";
+    if (!is_named(key + "scale") && !is_named(value + "scale") && !is_named(key + "offset") &&
+        !is_named(value + "offset"))
+      return false;
+    for (const auto& [tensor, width] : {std::pair{key, cache.head_dim_k}, std::pair{value, cache.head_dim_v}}) {
+      int8_tensor(tensor + "scale", cache.n_kv_heads * width, true);
+      if (is_named(tensor + "offset")) int8_tensor(tensor + "offset", cache.n_kv_heads * width, false);
+    }
+    return true;
   }
 
   void mxfp8(const KvLayout& cache) {
@@ -68,13 +76,17 @@ class ModelSlimChecks {
       add("kv_cache_type", "the kind of the cache", is_int8 ? kModelSlimInt8 : "none", said);
   }
 
+  void no_layer() { add("kv_cache_type", "the layers with scales", "at least one", "none"); }
+
+  void unreadable() { add("", "the description", "a JSON object", f_.modelslim.fault); }
+
  private:
+  bool is_named(const std::string& name) const { return f_.checkpoint.has(name) || said_of(name) != "none"; }
+
   void int8_tensor(const std::string& name, int64_t n, bool is_scale) {
     const TensorInfo* info = f_.checkpoint.find(name);
-    const bool listed = said_of(name) != "none";
-    if (!info && !listed) return;  // a layer in 16 bits
-    if (!listed) return add(name, "the entry of the tensor", kModelSlimInt8, "none");
     if (!info) return add(name, "the tensor", wanted("F32", n), "none");
+    if (said_of(name) == "none") return add(name, "the entry of the tensor", kModelSlimInt8, "none");
     const std::vector<float> values = scales_of(f_.checkpoint, *info, n);
     if (values.empty()) return add(name, "the tensor", wanted("F32", n), str(*info));
     const auto bad =
@@ -88,63 +100,85 @@ class ModelSlimChecks {
     return std::string(type) + " of " + std::to_string(n) + " channels";
   }
 
-  std::string said_of(const std::string& key) const {
-    const Json* value = find_member(description_, key.c_str());
-    return value && value->is_string() ? value->get<std::string>() : "none";
-  }
+  std::string said_of(const std::string& key) const { return f_.modelslim.said_of(key); }
 
   void add(const std::string& path, const std::string& what, const std::string& expected, const std::string& actual) {
-    report_.add({"C22", path, what, expected, actual, 0, f_.path_of(kModelSlimFile)});
+    report_.add({"C23", path, what, expected, actual, 0, f_.path_of(kModelSlimFile)});
   }
 
   const FolderUnderTest& f_;
-  const Json& description_;
   Report& report_;
 };
 
-bool any_tensor(const Checkpoint& checkpoint, std::string_view suffix) {
-  const auto& names = checkpoint.names();
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.ends_with(suffix); });
-}
-
-/// Which of the two, by the tensors; the file may say otherwise.
-std::optional<AscendCache> kind_of(const Checkpoint& checkpoint, const Json& description) {
-  if (find_member(description, "fa_quant_type"))
+/// Which of the two, by the tensors.
+std::optional<AscendCache> kind_of_tensors(const FolderUnderTest& f) {
+  if (f.modelslim.words.contains("fa_quant_type"))
     return std::nullopt;  // of latent attention: other tensors by that name
-  if (any_tensor(checkpoint, ".kv_cache_scale") || any_tensor(checkpoint, ".kv_cache_offset")) return AscendCache::Int8;
-  if (any_tensor(checkpoint, ".fa_v.scale")) return AscendCache::Mxfp8;
-  if (get_string_or(description, "kv_cache_type", "") == kModelSlimInt8) return AscendCache::Int8;
-  for (const auto& [key, value] : description.items())
-    if (value == kModelSlimMxfp8) return AscendCache::Mxfp8;
-  return std::nullopt;
+  const std::vector<std::string>& names = f.checkpoint.names();
+  const auto any = [&](std::string_view suffix) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.ends_with(suffix); });
+  };
+  if (any("_proj.kv_cache_scale") || any("_proj.kv_cache_offset")) return AscendCache::Int8;
+  return any(".fa_v.scale") ? std::optional(AscendCache::Mxfp8) : std::nullopt;
 }
 
-/// Of the folder; an empty object where there is no such file.
-Json description_in(const FolderUnderTest& f) {
-  const std::filesystem::path path = f.checkpoint.folder() / kModelSlimFile;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return Json::object();
-  return while_doing(quoted(path.string()), [&] { return parse_json(read_file(path, kMostModelSlimBytes)); });
+/// By the file where there are no tensors.
+std::optional<AscendCache> kind_of(const FolderUnderTest& f) {
+  const auto by_tensors = kind_of_tensors(f);
+  const auto& words = f.modelslim.words;
+  if (by_tensors || words.contains("fa_quant_type")) return by_tensors;
+  if (f.modelslim.said_of("kv_cache_type") == kModelSlimInt8) return AscendCache::Int8;
+  const bool names_mxfp8 =
+      std::any_of(words.begin(), words.end(), [](const auto& word) { return word.second == kModelSlimMxfp8; });
+  return names_mxfp8 ? std::optional(AscendCache::Mxfp8) : std::nullopt;
+}
+
+bool is_all_latent(const ModelSpec& spec) {
+  return std::ranges::all_of(spec.caches, [](const KvLayout& cache) { return cache.is_mla(); });
 }
 
 }  // namespace
 
-bool has_modelslim_cache(const FolderUnderTest& f) { return kind_of(f.checkpoint, description_in(f)).has_value(); }
+std::string ModelSlimDescription::said_of(const std::string& key) const {
+  const auto found = words.find(key);
+  return found == words.end() ? "none" : found->second;
+}
+
+ModelSlimDescription read_modelslim(const std::filesystem::path& folder) {
+  ModelSlimDescription result;
+  const std::filesystem::path path = folder / kModelSlimFile;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return result;
+  try {
+    const Json json = parse_json(read_file(path, kMostModelSlimBytes));
+    if (!json.is_object()) fail("another value");
+    for (const auto& [key, value] : json.items())
+      if (value.is_primitive() && !value.is_null())
+        result.words[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  } catch (const Error& e) {
+    result.fault = e.what();
+  }
+  return result;
+}
+
+bool has_modelslim_scales(const FolderUnderTest& f) { return kind_of_tensors(f).has_value(); }
 
 void check_modelslim(const FolderUnderTest& f, Report& report) {
-  report.evaluated({"C22"});
-  const Json description = description_in(f);
-  const std::optional<AscendCache> kind = kind_of(f.checkpoint, description);
-  if (!kind) return;
-  ModelSlimChecks checks(f, description, report);
+  report.evaluated({"C23"});
+  ModelSlimChecks checks(f, report);
+  if (!f.modelslim.fault.empty()) return checks.unreadable();
+  const std::optional<AscendCache> kind = kind_of(f);
+  if (!kind || is_all_latent(f.spec)) return;
   checks.kind(*kind == AscendCache::Int8);
+  bool any_layer = false;
   for (const KvLayout& cache : f.spec.caches) {
     if (cache.is_mla()) continue;
     if (*kind == AscendCache::Int8)
-      checks.int8(cache);
+      any_layer = checks.int8(cache) || any_layer;
     else
       checks.mxfp8(cache);
   }
+  if (*kind == AscendCache::Int8 && !any_layer) checks.no_layer();
 }
 
 void check_modelslim_against(const FolderUnderTest& f, const Artifact& a, Report& report) {
@@ -167,6 +201,11 @@ void check_modelslim_against(const FolderUnderTest& f, const Artifact& a, Report
     const std::string name = module + ".fa_v.scale";
     const TensorInfo* info = f.checkpoint.find(name);
     if (!info) continue;
+    if (!has_ranges(a.quantization)) {
+      report.add({"V06", name, "the policy of the scale file", "absmax", a.quantization.policy, 0,
+                  f.checkpoint.folder().string()});
+      continue;
+    }
     std::vector<int> expected = value_exponents(l.value, a.quantization);
     for (int& exponent : expected) exponent += kE8m0Bias;
     differs(name, bytes_of(f.checkpoint, *info, static_cast<int64_t>(expected.size())), expected);

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "artifact/artifact.h"
@@ -15,6 +17,15 @@
 
 namespace kvcal {
 
+/// ModelSlim's file about the tensors of a folder, as far as it is a list of words; empty where there is none.
+struct ModelSlimDescription {
+  std::unordered_map<std::string, std::string> words;
+  std::string fault;  // why it cannot be read
+
+  std::string said_of(const std::string& key) const;  // "none" where it says nothing
+};
+ModelSlimDescription read_modelslim(const std::filesystem::path& folder);
+
 /// Its facts, read once.
 struct FolderUnderTest {
   const Checkpoint& checkpoint;
@@ -23,6 +34,7 @@ struct FolderUnderTest {
   std::vector<ServedScales> served;  // by server that was named
   std::optional<FoldMark> fold{};    // where its weights are folded
   std::string bare_mtp{};            // StoredSpec::bare_mtp
+  ModelSlimDescription modelslim{};
 
   std::string path_of(const std::string& file) const { return (checkpoint.folder() / file).string(); }
 };
@@ -57,11 +69,11 @@ struct KeyBias {
 };
 std::vector<KeyBias> key_biases(const FolderUnderTest& f);
 
-/// ModelSlim's file about the folder's tensors, as vLLM-Ascend goes by it: rule C22.
+/// ModelSlim's file about the folder's tensors, as vLLM-Ascend goes by it: rule C23.
 void check_modelslim(const FolderUnderTest& f, Report& report);
 
-/// Whether vLLM-Ascend finds scales here, under names that no other server reads.
-bool has_modelslim_cache(const FolderUnderTest& f);
+/// Whether there are tensors of scales here that vLLM-Ascend alone reads.
+bool has_modelslim_scales(const FolderUnderTest& f);
 
 /// Such scales against those of a scale file per channel.
 void check_modelslim_against(const FolderUnderTest& f, const Artifact& artifact, Report& report);

@@ -81,7 +81,7 @@ inline constexpr std::array kRules = {
          "calibrate with prompts that have them", kFolder},
     Rule{"C21", Error, "the list of layers' caches contradicts the scales, the cache's name or the other config",
          kExport, kFolder},
-    Rule{"C22", Error, "ModelSlim's description of the cache, by which vLLM-Ascend goes, contradicts the tensors",
+    Rule{"C23", Error, "ModelSlim's description of the cache, by which vLLM-Ascend goes, contradicts the tensors",
          kExport, kFolder},
     Rule{"D01", Error, "the reference is not the first variant, or a name appears twice", kEvaluate, kEvaluation},
     Rule{"D02", Error, "figures of predictions contradict each other", kEvaluate, kEvaluation},

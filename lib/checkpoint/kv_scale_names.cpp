@@ -82,9 +82,7 @@ bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out) {
 }
 
 bool is_modelslim_cache_name(std::string_view tensor) {
-  constexpr std::string_view kSuffixes[] = {"_proj.kv_cache_scale", "_proj.kv_cache_offset", ".fa_q.scale",
-                                            ".fa_k.scale",          ".fa_v.scale",           ".fa_q.offset",
-                                            ".fa_k.offset",         ".fa_v.offset"};
+  constexpr std::string_view kSuffixes[] = {"_proj.kv_cache_scale", "_proj.kv_cache_offset", ".fa_v.scale"};
   return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) { return tensor.ends_with(suffix); });
 }
 

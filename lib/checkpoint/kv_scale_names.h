@@ -25,9 +25,9 @@ struct KvScaleName {
 /// none.
 bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out);
 
-/// ModelSlim's names of scales and offsets, which vLLM-Ascend alone reads: <attention>.k_proj.kv_cache_scale,
-/// .k_proj.kv_cache_offset, the same for v, of each channel; <attention>.fa_v.scale, .fa_v.offset, the same for q and
-/// k, of channels or heads. parse_kv_scale_name() does not take them.
+/// ModelSlim's names of scales and offsets of each channel, which vLLM-Ascend alone reads:
+/// <attention>.k_proj.kv_cache_scale, .k_proj.kv_cache_offset, the same for v; <attention>.fa_v.scale. Not those of
+/// latent attention (fa_q, fa_k), which export never writes. parse_kv_scale_name() does not take them.
 bool is_modelslim_cache_name(std::string_view tensor);
 
 /// All tensors of either kind, in name order.

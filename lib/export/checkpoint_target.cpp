@@ -1,10 +1,6 @@
 #include "export/checkpoint_target.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <iterator>
-#include <map>
 #include <set>
 
 #include "artifact/json_text.h"

@@ -100,7 +100,7 @@ ExportResult export_scales(const ExportRequest& request) {
     check_fitness(artifact, options);
   }
   const std::vector<int> skipped = skipped_layers(artifact, options);
-  check_can_keep(exporter, skipped);
+  check_can_keep(exporter, skipped, model.spec.architecture);
 
   // What the target makes of them, in memory; then files.
   const ExportInput input = {artifact, model, carrier, options, request.scales, place_of(request, model)};

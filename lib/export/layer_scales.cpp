@@ -7,6 +7,7 @@
 
 #include "artifact/delivery.h"
 #include "base/number_text.h"
+#include "servers/ascend_support.h"
 
 namespace kvcal {
 namespace {
@@ -176,21 +177,26 @@ void check_fitness(const Artifact& artifact, const ExportOptions& options) {
   for (const int layer : keep16_layers(artifact))
     if (!std::ranges::binary_search(skipped, layer)) ruined.push_back(layer);
   if (ruined.empty()) return;
+  const bool is_int8 = artifact.quantization.dtype == "int8";
+  const std::string cache = is_int8 ? "an INT8 cache" : "an FP8 cache";
   if (ruined.size() == artifact.layers.size())
-    fail(
-        "at these scales an FP8 cache ruins the attention of every layer (keep16); leave the cache in the model's "
-        "dtype, or accept the loss with --allow-keep16");
-  fail("at these scales an FP8 cache ruins the attention of layer(s) " + layer_list(ruined) +
-       " (keep16); keep these layers in the model's dtype with '--skip-layers keep16' (vLLM), or accept the loss with "
-       "--allow-keep16");
+    fail("at these scales " + cache +
+         " ruins the attention of every layer (keep16); leave the cache in the model's "
+         "dtype, or accept the loss with --allow-keep16");
+  fail("at these scales " + cache + " ruins the attention of layer(s) " + layer_list(ruined) +
+       " (keep16); keep these layers in the model's dtype with '--skip-layers keep16' (" +
+       (is_int8 ? "vLLM-Ascend" : "vLLM") + "), or accept the loss with --allow-keep16");
 }
 
-void check_can_keep(const Exporter& exporter, const std::vector<int>& kept) {
+void check_can_keep(const Exporter& exporter, const std::vector<int>& kept, const std::string& architecture) {
   if (kept.empty() || exporter.keeps_none.empty()) return;
+  const bool has_int8 = !ascend_support(architecture, AscendCache::Int8).versions.empty();
+  const std::string other = exporter.is_assessed ? "use '--to vllm', or "
+                            : has_int8           ? "use '--to vllm-ascend', or "
+                                                 : "";
   fail("'--to " + std::string(exporter.name) + "': " + std::string(exporter.keeps_none) +
-       " cannot keep single layers in the model's dtype, and layer(s) " + layer_list(kept) +
-       " are to be kept; use '--to " + (exporter.is_assessed ? "vllm" : "vllm-ascend") +
-       "', or keep the whole cache in the model's dtype");
+       " cannot keep single layers in the model's dtype, and layer(s) " + layer_list(kept) + " are to be kept; " +
+       other + "keep the whole cache in the model's dtype");
 }
 
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why) {

@@ -35,7 +35,7 @@ void check_fitness(const Artifact& artifact, const ExportOptions& options);
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options);
 
 /// Throws where there are such layers and the target's server cannot.
-void check_can_keep(const Exporter& exporter, const std::vector<int>& kept);
+void check_can_keep(const Exporter& exporter, const std::vector<int>& kept, const std::string& architecture);
 
 /// Throws unless the artifact's number format is one of these.
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why);

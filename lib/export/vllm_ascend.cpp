@@ -73,7 +73,7 @@ ExportPlan plan(const ExportInput& input) {
   result.serving.commands = {"vllm serve " + shell_word(input.out.string()) + " --quantization ascend"};
   result.serving.notes = {
       "for vLLM-Ascend " + std::string(ascend_support(input.model.spec.architecture, AscendCache::Int8).versions) +
-          " alone: other servers stop at these tensors, or serve the folder without them",
+          " alone: vLLM itself stops at these tensors, and what SGLang does with them was not tried",
       "heads must be a multiple of 32 wide, and --block-size a multiple of 32: its INT8 cache is laid out in such "
       "blocks",
       "the values are exact in bfloat16, rounded up: vLLM-Ascend keeps them in the model's dtype; offsets are 0",
@@ -90,14 +90,18 @@ ExportPlan plan(const ExportInput& input) {
 void check_kernels(const ModelSpec& spec) {
   for (const KvLayout& cache : spec.caches) {
     std::string what;
-    if (cache.head_dim_k % 64 != 0 || cache.head_dim_v % 32 != 0)
-      what = "heads of " + std::to_string(cache.head_dim_k) + ", where keys need a multiple of 64";
+    if (cache.head_dim_v % 32 != 0)
+      what = "values of " + std::to_string(cache.head_dim_v) + " channels a head, where a multiple of 32 is needed";
+    if (cache.head_dim_k % 64 != 0)
+      what = "keys of " + std::to_string(cache.head_dim_k) + " channels a head, where a multiple of 64 is needed";
     if (cache.window > 0)
       what = "a window of " + std::to_string(cache.window) + ", where all positions must be visible";
     if (cache.learned_sinks) what = "learned sinks, which its kernels are not given";
     if (!what.empty())
       fail("vLLM-Ascend cannot store layer " + std::to_string(cache.layer) + " in MXFP8: it has " + what +
-           "; '--to vllm-ascend' writes INT8");
+           (ascend_support(spec.architecture, AscendCache::Int8).versions.empty()
+                ? ""
+                : "; '--to vllm-ascend' writes INT8"));
   }
 }
 
@@ -127,6 +131,10 @@ ExportPlan plan_mxfp8(const ExportInput& input) {
   check(input, AscendCache::Mxfp8);
   if (!input.options.formats.empty())
     fail("the recipe was measured in other formats than this cache's MXFP8, which 'evaluate' does not round to");
+  if (!has_ranges(input.artifact.quantization))
+    fail("an MXFP8 cache needs the range of each channel, which scales of the policy " +
+         input.artifact.quantization.policy +
+         " do not tell; solve again: 'kvcal solve STATS --dtype int8 --granularity channel'");
   check_kernels(input.model.spec);
   ExportPlan result;
   result.dropped = replaced_scales(input);
@@ -137,9 +145,8 @@ ExportPlan plan_mxfp8(const ExportInput& input) {
   result.serving.commands = {"vllm serve " + shell_word(input.out.string()) +
                              " --quantization ascend --kv-cache-dtype mxfp8"};
   result.serving.notes = {
-      "for vLLM-Ascend 0.30 on Ascend 950 alone: other servers stop at these tensors, and so does this one with "
-      "another "
-      "--kv-cache-dtype",
+      "for vLLM-Ascend 0.30 on Ascend 950 alone: vLLM itself stops at these tensors, and so does this server with "
+      "another --kv-cache-dtype; what SGLang does with them was not tried",
       "keys have no scale here: the server computes one for 32 values of each while serving. Values are stored in E4M3 "
       "at powers of two, which provide for at least four times the largest measured one",
       "the scale file's answers are about INT8, and were not asked: this cache was not measured",

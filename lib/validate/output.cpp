@@ -19,7 +19,7 @@ std::string sentence(const Finding& f) {
 
 std::string place(const Finding& f, const Validated& v) {
   if (!f.path.empty()) return f.path;
-  return v.served.empty() ? "(document)" : "(checkpoint)";
+  return v.is_checkpoint ? "(checkpoint)" : "(document)";
 }
 
 /// The file that a finding is about.

@@ -16,6 +16,7 @@ struct Validated {
   bool strict = false;               // warnings count as errors
   std::vector<ServedScales> served;  // of a checkpoint folder: what each server uses
   bool verbose = false;              // the text lists the rules that were not evaluated
+  bool is_checkpoint = false;        // the file is a checkpoint folder
   bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
 };
 

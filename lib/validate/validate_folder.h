@@ -17,6 +17,7 @@ struct FolderChecks {
   std::vector<Server> servers;
   std::filesystem::path scales, statistics;  // what to compare with; empty = nothing
   int64_t n_ranks = 0;                       // tensor-parallel size; 0 = not said
+  bool names_servers = true;                 // false: a folder for another server than these is not held against them
 };
 
 struct FolderReport {

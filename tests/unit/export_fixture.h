@@ -124,7 +124,7 @@ class Exported {
     const Carrier carrier = carrier_of(read_config(source()).config, source());
     const ExportInput input = {artifact, identity, carrier, options, "scales.json", how.in_place ? source() : out()};
     const Exporter& exporter = find_exporter(target);
-    check_can_keep(exporter, skipped_layers(artifact, options));
+    check_can_keep(exporter, skipped_layers(artifact, options), identity.spec.architecture);
     ExportPlan plan = exporter.plan(input);
     write_export(exporter, input, plan, how);
     return plan;

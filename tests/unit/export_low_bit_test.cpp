@@ -147,6 +147,16 @@ TEST(ExportVllmAscend, KeepsSingleLayers) {
   EXPECT_EQ(kv_scale_tensors(Checkpoint::open(qwen.out())).size(), 4 * (qwen.model().spec.caches.size() - 1));
 }
 
+TEST(ExportVllmAscend, NamesItsOwnFormatWhereALayerIsRuined) {
+  const auto ruined = [](Artifact& a) {
+    make_per_channel(a);
+    a.layers[1].value.assessment.fp8 = Fitness::Keep16;
+  };
+  const std::string said = refusal(Exported("qwen3"), "vllm-ascend", ruined);
+  EXPECT_TRUE(contains(said, "an INT8 cache ruins the attention of layer(s) 1")) << said;
+  EXPECT_TRUE(contains(said, "'--skip-layers keep16' (vLLM-Ascend)")) << said;
+}
+
 /// AscendC8MXFPKVCacheAttentionMethod of 0.30: U8, 2^(byte - 127) is the scale.
 TEST(ExportAscendMxfp8, APowerOfTwoForEachChannelOfValues) {
   const Exported qwen("qwen3_5_long");
@@ -178,14 +188,24 @@ TEST(ExportAscendMxfp8, Refuses) {
   const auto said = [](const char* golden, auto change, const ExportOptions& options = {}) {
     return refusal(Exported(golden), "ascend-mxfp8", change, options);
   };
-  EXPECT_TRUE(contains(said("qwen3", make_per_channel), "a multiple of 64"));
+  EXPECT_TRUE(contains(said("qwen3", make_per_channel), "channels a head, where a multiple of 64"));
+  EXPECT_TRUE(contains(said("qwen3", make_per_channel), "'--to vllm-ascend' writes INT8"));
+  EXPECT_FALSE(contains(said("gemma3", make_per_channel), "vllm-ascend'"));  // which refuses it
+  EXPECT_TRUE(contains(said("gemma3", make_per_channel), "in MXFP8"));
+  const auto rounded = [](Artifact& a) {
+    make_per_channel(a);
+    a.quantization.policy = "pow2";
+  };
+  EXPECT_TRUE(contains(said("qwen3_5_long", rounded), "do not tell"));
   EXPECT_TRUE(contains(said("deepseek_v3", make_per_channel), "FAKQuant"));
   EXPECT_TRUE(contains(said("starcoder2", make_per_channel), "was not read"));
   EXPECT_TRUE(contains(said("qwen3_5_long", make_int8), "--granularity channel"));
   EXPECT_TRUE(contains(said("qwen3_5_long", [](Artifact&) {}), "--dtype int8"));
   ExportOptions options;
   options.skip_layers = {3};
-  EXPECT_TRUE(contains(said("qwen3_5_long", make_per_channel, options), "cannot keep single layers"));
+  EXPECT_TRUE(contains(said("qwen3_5_long", make_per_channel, options), "are to be kept; use '--to vllm-ascend', or"));
+  options.skip_layers = {1};
+  EXPECT_TRUE(contains(said("gemma3", make_per_channel, options), "are to be kept; keep the whole cache"));
   options = {};
   options.formats = {{3, "int8"}};
   EXPECT_TRUE(contains(said("qwen3_5_long", make_per_channel, options), "'evaluate' does not round to"));

@@ -94,7 +94,8 @@ TEST(Placement, IsWhatAnE8m0ScaleOfValuesSays) {
   Statistics statistics = synthetic_statistics(run);
   std::vector<ChannelStatistics>& channels = statistics.caches[0].at(CacheSite::Value).channels;
   channels[1].absmax = static_cast<uint16_t>(to_bf16(0x1p-30F).bits);  // nearly dead
-  for (const double headroom : {1.0, 3.0}) {
+  channels[2].absmax = 0;
+  for (const double headroom : {1.0, 2.0, 3.0}) {
     SolveOptions options = absmax_options();
     options.format = "int8";
     options.granularity = Granularity::Channel;

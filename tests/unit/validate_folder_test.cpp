@@ -166,6 +166,32 @@ TEST(ValidateFolder, NothingOfTheScaleFileIsAnError) {
   EXPECT_EQ(ids_of(report), Ids{"V09"}) << shown(report);
 }
 
+/// A scale file per channel is compared by other rules; of one per layer they hold nothing.
+TEST(ValidateFolder, ScalesOfVllmAscendAreNoneOfAFilePerLayer) {
+  Compared compared;
+  modelslim_cases().front().folder.write(compared.folder);
+  const Checkpoint checkpoint = Checkpoint::open(compared.folder / "model");
+  const StoredScales none;
+  for (const Granularity granularity : {Granularity::Tensor, Granularity::Channel}) {
+    compared.artifact.quantization.granularity = granularity;
+    Report report;
+    check_against({checkpoint, compared.spec, none, {}}, {compared.artifact, std::nullopt}, report);
+    EXPECT_EQ(ids_of(report), granularity == Granularity::Tensor ? Ids{"V09"} : Ids{}) << shown(report);
+  }
+}
+
+/// Nobody asked about servers that do not read the folder.
+TEST(ValidateFolder, AsksNoOtherServerOfAFolderForVllmAscend) {
+  const TempFolder folder;
+  modelslim_cases().front().folder.write(folder);
+  FolderChecks checks;
+  checks.servers = {parse_server("vllm"), parse_server("sglang")};
+  checks.names_servers = false;
+  const FolderReport result = validate_folder(folder / "model", shipped_schema(), checks);
+  EXPECT_TRUE(result.served.empty());
+  EXPECT_EQ(ids_of(result.report), Ids{}) << shown(result.report);
+}
+
 TEST(ValidateFolder, SaysByHowMuchAndHowManyAreClipped) {
   Compared compared;
   const Report report = compared.against(true, [](float&, float& v) { v /= 4; });  // half of what is needed

@@ -50,8 +50,14 @@ inline std::vector<FolderCase> modelslim_cases() {
   mx.files[description] = said_mx.dump();
   std::vector<FolderCase> cases = {{"C8", int8, {}, {}, [](ScaleFolder&) {}},
                                    {"C8-MXFP", mx, {}, {}, [](ScaleFolder&) {}}};
+  Json said_null = said_int8;
+  said_null["fa_quant_type"] = nullptr;  // as ModelSlim writes it where attention is not quantized
+  ScaleFolder null = int8;
+  null.files[description] = said_null.dump();
+  null.tensors.erase(kFirst + ".k_proj.kv_cache_scale");
+  cases.push_back({"C8 beside nothing of latent attention", null, {}, {"C23"}, [](ScaleFolder&) {}});
   const auto add = [&](const std::string& name, const ScaleFolder& of, std::function<void(ScaleFolder&)> change) {
-    cases.push_back({name, of, {}, {"C22"}, std::move(change)});
+    cases.push_back({name, of, {}, {"C23"}, std::move(change)});
   };
   const auto says = [=](const std::string& key, const char* word) {
     return [=](ScaleFolder& f) {
@@ -85,6 +91,29 @@ inline std::vector<FolderCase> modelslim_cases() {
   add("MXFP8 that is not named", mx, says(kFirst + ".quant_type", nullptr));
   add("MXFP8 under another name", mx, says(kFirst + ".quant_type", "C8"));
   add("MXFP8 that is called C8", mx, says("kv_cache_type", "C8"));
+  const auto without = [=](std::initializer_list<std::string> tensors) {
+    return [=, gone = std::vector<std::string>(tensors)](ScaleFolder& f) {
+      for (const std::string& name : gone) {
+        f.tensors.erase(name);
+        says(name, nullptr)(f);
+      }
+    };
+  };
+  const std::string v = kFirst + ".v_proj.kv_cache_";
+  add("C8 of keys alone", int8, without({v + "scale", v + "offset"}));
+  add("C8 of offsets alone", int8, without({key, v + "scale"}));
+  const auto text = [=](const char* words) { return [=](ScaleFolder& f) { f.files[description] = words; }; };
+  add("C8 under a broken description", int8, text("{\"kv_cache_type\": "));
+  add("C8 under a list", int8, text("[\"C8\"]"));
+  add("C8 under a number", int8, text("{\"kv_cache_type\": 8}"));
+  // Without tensors 1.0 is what each server has.
+  cases.push_back({"C8 without tensors", plain, {}, {"C23", "F08"}, text("{\"kv_cache_type\": \"C8\"}")});
+  cases.push_back({"C8 that is a number", plain, {}, {"F08"}, text("{\"kv_cache_type\": 8}")});
+  cases.push_back({"broken", plain, {}, {"C23", "F08"}, text("{")});
+  // Of other servers vLLM stops, and what SGLang does is not known.
+  cases.push_back({"C8 in vLLM", int8, {"vllm"}, {"F08", "V01"}, [](ScaleFolder&) {}});
+  cases.push_back({"C8 in SGLang", int8, {"sglang"}, {"F08"}, [](ScaleFolder&) {}});
+  cases.push_back({"C8-MXFP in vLLM", mx, {"vllm"}, {"F08", "V01"}, [](ScaleFolder&) {}});
   return cases;
 }
 
