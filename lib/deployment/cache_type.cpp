@@ -122,7 +122,7 @@ std::string_view sparse_backend(const CacheRequest& r) {
 }
 
 void settle_scale(const CacheRequest& r, CacheType& type) {
-  if (type.quantized == Trait::Unknown) return;
+  if (type.name.empty()) return;
   const bool e4m3 = type.name == "fp8" || type.name == "fp8_e4m3" || type.name == "torch.float8_e4m3fn";
   type.one_scale = trait_of(e4m3);
   if (!e4m3 || !r.sparse_latent) return;
@@ -132,18 +132,28 @@ void settle_scale(const CacheRequest& r, CacheType& type) {
     type.open = "the backend of sparse attention (the server's log, --gpu): some store a scale with every 128 values";
 }
 
+CacheType other_run(const CacheRequest& r, const std::string& logged) {
+  return {.open = "inputs of one run: the options ask for " + r.asked + ", the log names " + logged,
+          .contradicted = true};
+}
+
+// By vLLM's "scaling factor 1.0 for fp8_e4m3", which it says of an NVFP4 cache, too.
+CacheType quantized_type(const CacheRequest& r, CacheType asked) {
+  if (asked.quantized == Trait::Yes) return asked;
+  if (asked.decided_by == "option") return other_run(r, "a quantized one");
+  return {.quantized = Trait::Yes, .decided_by = "log", .open = "the serve command, or config.json (--model)"};
+}
+
 CacheType settled_type(const CacheRequest& request) {
   const CacheType asked = asked_for(request);
-  if (request.logged.empty()) return asked;
+  if (request.logged.empty()) return request.logged_quantized ? quantized_type(request, asked) : asked;
   if (!request.logged_too.empty())
     return {.open = "the log of one run: this one names " + request.logged + " and " + request.logged_too,
             .contradicted = true};
   const CacheType logged = known(request.logged, "log");
-  // vLLM says "scaling factor 1.0 for fp8_e4m3" of an NVFP4 cache, too.
-  const bool explicitly = asked.decided_by == "option" || (asked.name == "nvfp4" && logged.name == "fp8_e4m3");
+  const bool explicitly = asked.decided_by == "option";
   if (!explicitly || asked.quantized == logged.quantized) return explicitly ? asked : logged;
-  return {.open = "inputs of one run: the options ask for " + request.asked + ", the log names " + request.logged,
-          .contradicted = true};
+  return other_run(request, request.logged);
 }
 
 }  // namespace
@@ -167,7 +177,7 @@ bool holds_fp8(std::string_view type) {
 }
 
 std::string format_of(const CacheType& type) {
-  if (type.quantized != Trait::Yes) return "quantized";
+  if (type.quantized != Trait::Yes || type.name.empty()) return "quantized";
   if (holds_fp8(type.name)) return "FP8";
   return type.name.starts_with("nvfp4") ? "NVFP4" : type.name;
 }

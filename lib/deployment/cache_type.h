@@ -20,6 +20,7 @@ struct CacheRequest {
   std::string asked;                        // the option's value; "" or "auto": left to the server
   std::string logged;                       // the type that a log line names
   std::string logged_too;                   // another one, of which only one is quantized
+  bool logged_quantized = false;            // a log line that a quantized cache alone prints, without its type
   const KvDeclaration* declared = nullptr;  // null: no config.json was given
   bool own_default = false;                 // a model for which servers choose a type of their own
   bool sparse_latent = false;               // MLA over an index of tokens
@@ -28,14 +29,18 @@ struct CacheRequest {
 };
 
 struct CacheType {
-  std::string name = "";  // "fp8", "fp8_e4m3", "nvfp4", "bfloat16"; "auto": the model's own type; "": not known
+  /// "fp8_e4m3", "nvfp4", "bfloat16"; "f16/q8_0" of keys and values; "auto": the model's own type; "": not known.
+  std::string name = "";
   Trait quantized = Trait::Unknown;
   Trait one_scale = Trait::Unknown;  // E4M3 with one scale for all tokens
   std::string_view decided_by = "";  // "option", "log", "checkpoint", "default"; "" where it is not known
   std::string open = "";             // what would settle what is not known of it
   bool contradicted = false;         // options and log cannot be of one run
 
-  std::string shown() const { return name == "auto" ? "the model's own type" : name; }
+  std::string shown() const {
+    if (name == "auto") return "the model's own type";
+    return name.find('/') == std::string::npos ? name : name + " for keys/values";
+  }
 };
 
 CacheType cache_type(const CacheRequest& request);

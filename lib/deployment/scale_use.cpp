@@ -8,6 +8,8 @@
 namespace kvcal {
 namespace {
 
+constexpr EngineVersion kSglangChecked = {0, 5, 8};
+
 Trait from(const std::optional<EngineVersion>& version, const EngineVersion& since) {
   return version ? trait_of(*version >= since) : Trait::Unknown;
 }
@@ -44,14 +46,13 @@ bool loads_in_sglang(const ScaleReader& r) {
 
 // FlashInfer's backend multiplies them by nothing.
 bool reads_latent_rows_as_stored(const ScaleReader& r) {
-  return r.latent && (r.backend == "flashinfer" || divides_latent_rows(r));
+  return r.latent && (r.backend == "flashinfer" || divides_latent_rows(r) == Trait::Yes);
 }
 
 // The pool divides where it converts, so not here; each backend reads as it likes.
 Trait in_sglang(const ScaleReader& r) {
-  constexpr EngineVersion kChecked = {0, 5, 8};
   const std::string& backend = r.backend;
-  if (!r.version || *r.version < kChecked || backend.empty()) return Trait::Unknown;
+  if (!r.version || *r.version < kSglangChecked || backend.empty()) return Trait::Unknown;
   if (!loads_in_sglang(r) || backend == "fa3" || backend == "fa4" || backend == "torch_native" || backend == "flashmla")
     return Trait::No;
   if (reads_latent_rows_as_stored(r)) return Trait::No;
@@ -71,13 +72,23 @@ Trait scales_reach_plain_cache(const ScaleReader& r) {
   return makes_parameters(*r.declared, ServerKind::Vllm) ? in_vllm(r, lower_case(r.backend)) : Trait::No;
 }
 
-bool divides_latent_rows(const ScaleReader& r) {
-  return r.server == Engine::Sglang && r.latent && r.backend == "triton" && from(r.version, {0, 5, 12}) == Trait::Yes;
+Trait divides_latent_rows(const ScaleReader& r) {
+  if (r.server != Engine::Sglang || !r.latent || (!r.backend.empty() && r.backend != "triton")) return Trait::No;
+  return r.backend.empty() ? Trait::Unknown : from(r.version, {0, 5, 12});
 }
 
-bool misreads_latent_rows(const ScaleReader& r) {
-  return r.server == Engine::Sglang && r.latent && r.declared != nullptr && loads_in_sglang(r) &&
-         !reads_latent_rows_as_stored(r);
+// The pool divides by nothing. Backends by check_scale_use.py, which runs 0.5.23.
+Trait misreads_latent_rows(const ScaleReader& r) {
+  if (r.server != Engine::Sglang || !r.latent) return Trait::No;
+  if (r.declared == nullptr || (r.version && *r.version < kSglangChecked)) return Trait::Unknown;
+  if (!loads_in_sglang(r)) return Trait::No;
+  const std::string& backend = r.backend;
+  if (r.sparse)
+    return backend.starts_with("flashmla") ? Trait::No : Trait::Unknown;  // its rows have scales of their own
+  if (backend == "flashinfer" || backend == "torch_native" || divides_latent_rows(r) == Trait::Yes) return Trait::No;
+  if (backend == "triton") return from(r.version, {0, 5, 10}) == Trait::Yes ? Trait::Yes : Trait::Unknown;
+  const bool was_run = backend == "fa3" || backend == "flashmla" || backend == "trtllm_mla";
+  return was_run ? Trait::Yes : Trait::Unknown;
 }
 
 }  // namespace kvcal

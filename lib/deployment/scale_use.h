@@ -18,6 +18,7 @@ struct ScaleReader {
   std::string backend;  // of attention, as the option or the log spells it; "": not known
   bool asked = false;   // the option names a type itself, in place of auto
   bool latent = false;  // MLA
+  bool sparse = false;  // over an index of tokens
   const KvDeclaration* declared = nullptr;
   const Gpu* gpu = nullptr;
 };
@@ -25,9 +26,9 @@ struct ScaleReader {
 Trait scales_reach_plain_cache(const ScaleReader& reader);
 
 /// SGLang's Triton backend divides rows of MLA by the scale of keys, whatever type they have, and multiplies by both.
-bool divides_latent_rows(const ScaleReader& reader);
+Trait divides_latent_rows(const ScaleReader& reader);
 
-/// SGLang multiplies FP8 rows of MLA that nothing was divided by, but for two of its backends.
-bool misreads_latent_rows(const ScaleReader& reader);
+/// Whether SGLang multiplies quantized rows of MLA that nothing was divided by; of backends that were looked at.
+Trait misreads_latent_rows(const ScaleReader& reader);
 
 }  // namespace kvcal

@@ -70,9 +70,9 @@ Found no_config_for_scales(const Facts& f) {
 
 Found latent_scales_of_sglang(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool wrong =
-      c.n_scales() > c.n_unit && cache_is_quantized(f) != Trait::No && misreads_latent_rows(scale_reader(f));
-  return wrong ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
+  return c.n_scales() > c.n_unit && cache_is_quantized(f) != Trait::No
+             ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0")
+             : Found{};
 }
 
 Found unequal_latent_scales(const Facts& f) { return counted(f, "C05", "layer"); }
@@ -110,7 +110,7 @@ Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
 
 Found scheme_unused(const Facts& f) {
   const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
-  const bool unused = any && scales_felt_on_plain(f) == Trait::No && !divides_latent_rows(scale_reader(f));
+  const bool unused = any && scales_felt_on_plain(f) == Trait::No && divides_latent_rows(scale_reader(f)) != Trait::Yes;
   return unused ? in_checkpoint(f, "") : Found{};
 }
 
@@ -293,10 +293,10 @@ constexpr CombinationRule kRules[] = {
      kTensors | kKnownServer, stops_here},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads",
-      "that the attention backend does: flashinfer multiplies by none, and triton divides, too, since 0.5.12",
+      "anything of other attention backends: flashinfer multiplies by none, and triton divides, too, since 0.5.12",
       "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
       "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
-     kTensors | kSglang | kLatent,
+     kTensors | kSglang | kLatent | kMisread,
      latent_scales_of_sglang},
     {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
      unequal_latent_scales},

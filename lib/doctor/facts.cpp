@@ -81,7 +81,8 @@ Trait Facts::keeps_prefixes() const {
 }
 
 std::string Facts::cache_text() const {
-  return cache.shown() + (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
+  return (cache.name.empty() ? format_of(cache) : cache.shown()) +
+         (cache.decided_by.empty() ? "" : ", by " + std::string(cache.decided_by));
 }
 
 void Facts::take_logged_type(std::string_view type) {
@@ -115,19 +116,24 @@ bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization
 
 namespace {
 
-/// llama.cpp has a type for keys and one for values, each F16 where nothing is said.
+std::string value_type_of_llama(const Facts& f) {
+  const std::string type = f.flag_value("cache-type-v");
+  return type.empty() ? f.flag_value("ctv") : type;
+}
+
+/// llama.cpp has a type for keys and one for values, each F16 where nothing is said: "f16/q8_0".
 std::string asked_of_llama(const Facts& f) {
-  const auto type_of = [&](std::string_view name, std::string_view in_short) {
-    return f.flag_value(name).empty() ? f.flag_value(in_short) : f.flag_value(name);
-  };
-  std::string keys = type_of("cache-type-k", "ctk"), values = type_of("cache-type-v", "ctv");
+  const std::string keys = key_type_of_llama(f), values = value_type_of_llama(f);
   if (keys == values || (!is_quantized_type(keys) && !is_quantized_type(values))) return keys;
-  if (keys.empty()) keys = "f16";
-  if (values.empty()) values = "f16";
-  return keys == values ? keys : keys + " for keys, " + values + " for values";
+  return (keys.empty() ? "f16" : keys) + "/" + (values.empty() ? "f16" : values);
 }
 
 }  // namespace
+
+std::string key_type_of_llama(const Facts& f) {
+  const std::string type = f.flag_value("cache-type-k");
+  return type.empty() ? f.flag_value("ctk") : type;
+}
 
 CacheRequest cache_request(const Facts& f) {
   CacheRequest r;
@@ -136,10 +142,12 @@ CacheRequest cache_request(const Facts& f) {
   r.options_known = knows_flags(f);
   r.options_elsewhere = has_options_elsewhere(f) && f.flag("kv-cache-dtype") == nullptr;
   if (const std::string value = f.flag_value("kv-cache-dtype"); value != "auto") r.asked = value;
-  if (f.is(Engine::LlamaCpp)) r.asked = asked_of_llama(f);
+  if (f.is(Engine::LlamaCpp) || (f.is(Engine::Unknown) && r.asked.empty())) r.asked = asked_of_llama(f);
   if (const std::string bits = f.flag_value("quant-policy"); bits == "4" || bits == "8") r.asked = "int" + bits;
   r.logged = f.logged_dtype;
-  r.logged_too = f.logged_other;
+  r.logged_quantized = f.seen("LG2");
+  const bool two_types = r.logged_quantized && !r.logged.empty() && !is_quantized_type(r.logged);
+  r.logged_too = two_types && f.logged_other.empty() ? "a quantized one" : f.logged_other;
   r.declared = f.checkpoint ? &f.checkpoint->declaration : nullptr;
   const std::string& architecture = f.model.architecture;
   const bool sparse = f.model.sparse == Trait::Yes;
@@ -157,6 +165,7 @@ ScaleReader scale_reader(const Facts& f) {
           .backend = backend_of(f),
           .asked = !cache_request(f).asked.empty(),
           .latent = f.model.latent == Trait::Yes,
+          .sparse = f.model.sparse == Trait::Yes,
           .declared = f.checkpoint ? &f.checkpoint->declaration : nullptr,
           .gpu = f.gpu ? &*f.gpu : nullptr};
 }
@@ -169,7 +178,7 @@ Trait scales_felt_on_plain(const Facts& f) {
   const bool none = c.has_tensors ? c.n_scales() == c.n_unit : !c.has_kv_scheme;
   if (none) return Trait::No;
   const bool unequal = std::ranges::any_of(c.report.findings, [](const Finding& found) { return found.rule == "C05"; });
-  if (unequal && divides_latent_rows(scale_reader(f))) return Trait::Unknown;
+  if (unequal && divides_latent_rows(scale_reader(f)) == Trait::Yes) return Trait::Unknown;
   return scales_reach_plain_cache(scale_reader(f));
 }
 

@@ -154,6 +154,9 @@ std::string named_backend(std::string_view value);
 /// The attention backend, in the option's or the log's spelling; "" when neither says.
 std::string backend_of(const Facts& facts);
 
+/// What llama.cpp is asked to store keys in; "": nothing is said, so F16.
+std::string key_type_of_llama(const Facts& facts);
+
 /// A plug-in that brings types of its own for the cache: vllm-ascend.
 bool has_platform_of_its_own(const Facts& facts);
 

@@ -56,6 +56,8 @@ FactRow backend(const Facts& f) {
 
 FactRow cache(const Facts& f) {
   if (f.cache.contradicted) return {"cache", "contradicted", f.cache.open};
+  if (f.cache.name.empty() && f.cache.quantized == Trait::Yes)
+    return known("cache", "quantized, its type not known", "the " + std::string(f.cache.decided_by));
   if (f.cache.name.empty()) return open("cache", f.cache.open);
   const std::string kind = f.cache.quantized == Trait::Yes ? " (quantized)" : " (not quantized)";
   return known("cache", f.cache.shown() + kind, "the " + std::string(f.cache.decided_by));
@@ -79,6 +81,18 @@ FactRow in_file(const Facts& f) {
   return known("scale file", std::to_string(f.scales->n_layers) + " layers", f.scales->path);
 }
 
+bool is_sglang_latent(const ServerSupport& s) {
+  return s.server.kind == ServerKind::Sglang && (s.loader == "latent" || s.loader == "latent, direct");
+}
+
+/// Also where scales are misread then: C22's.
+bool arrives(const ServerSupport& s) { return s.loads || (is_sglang_latent(s) && loads(effect_of(s, s.write, 'k'))); }
+
+/// The table's reason for latent rows is what becomes of scales that do arrive.
+std::string why_none_arrives(const ServerSupport& s) {
+  return is_sglang_latent(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
+}
+
 // Of the version that was looked at only.
 FactRow delivered(const Facts& f) {
   const std::string name = "loaded by this class";
@@ -94,8 +108,7 @@ FactRow delivered(const Facts& f) {
   }
   try {
     const ServerSupport s = server_support(*of, f.model.architecture, carrier_of(f.checkpoint->declaration, of->kind));
-    const bool misread = of->kind == ServerKind::Sglang && s.loader.starts_with("latent");  // C22's
-    return known(name, s.loads || misread ? "yes" : "no: " + s.why_not, s.source);
+    return known(name, arrives(s) ? "yes" : "no: " + why_none_arrives(s), s.source);
   } catch (const Error&) {
     return open(name, "the server's log: this class is not in the table of servers");
   }

@@ -216,7 +216,10 @@ Found llama_needs_flash(const Facts& f) {
 
 Found llama_rotation_off(const Facts& f) {
   const std::string off = f.variable("LLAMA_ATTN_ROT_DISABLE");
-  return off.empty() || off == "0" ? Found{} : Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off, {f.command_from}};
+  const bool rotates = off.empty() || off == "0";
+  return rotates || !is_quantized_type(key_type_of_llama(f))
+             ? Found{}
+             : Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off, {f.command_from}};
 }
 
 constexpr CombinationRule kRules[] = {

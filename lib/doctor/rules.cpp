@@ -49,7 +49,10 @@ constexpr std::array kNeeds = {
     Need{kStaticFp8, [](const Facts& f) { return f.cache.one_scale; }, ""},
     Need{kFp8,
          [](const Facts& f) {
-           return f.cache.quantized == Trait::Yes ? trait_of(holds_fp8(f.cache.name)) : f.cache.quantized;
+           const bool named = f.cache.quantized == Trait::Yes && !f.cache.name.empty();
+           return named                            ? trait_of(holds_fp8(f.cache.name))
+                  : f.cache.quantized == Trait::No ? Trait::No
+                                                   : Trait::Unknown;
          },
          ""},
     Need{kPlain,
@@ -59,6 +62,13 @@ constexpr std::array kNeeds = {
          ""},
     Need{kHybrid, [](const Facts& f) { return f.model.hybrid; }, "a model that is known"},
     Need{kLatent, [](const Facts& f) { return f.model.latent; }, "a model that is known"},
+    Need{kMisread,
+         [](const Facts& f) {
+           const bool asks =
+               f.is(Engine::Sglang) && f.model.latent == Trait::Yes && f.checkpoint;  // else others settle
+           return asks ? misreads_latent_rows(scale_reader(f)) : Trait::Yes;
+         },
+         "an attention backend and a version whose reading of MLA rows was checked"},
     Need{kCalibrated, [](const Facts& f) { return given(has_calibrated_scales(f)); }, "scales other than 1.0"},
 };
 

@@ -35,6 +35,7 @@ enum Needs : unsigned {
   kCalibrated = 1u << 17,  // scales other than 1.0 are known
   kAllFlags = 1u << 18,    // and none may stand in a file that was not given: for what goes by an option's absence
   kFp8 = 1u << 19,         // the cache holds FP8 values, whatever scales they have
+  kMisread = 1u << 20,     // the backend multiplies rows of MLA that nothing was divided by
 };
 
 struct Found {

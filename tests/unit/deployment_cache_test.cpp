@@ -1,11 +1,8 @@
 // What a server's version makes of options and declarations, against what its wheel says.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "deployment/cache_choices.h"
 #include "deployment/control.h"
-#include "deployment/scale_use.h"
 
 namespace kvcal {
 namespace {
@@ -35,6 +32,30 @@ TEST(CacheOf, WeightsOfFp8ThatDeclareACache) {
   EXPECT_EQ(cache_type(request("sglang@0.5.18", d)).name, "fp8_e4m3");
   EXPECT_EQ(cache_type(request("sglang@0.5.17", d)).name, "auto");
   EXPECT_EQ(cache_type(request("vllm@0.33.0", d)).name, "auto");
+}
+
+TEST(CacheOf, ALogGoesBeforeADeclaration) {
+  const KvDeclaration nvfp4 = declared(kNvfp4);
+  CacheRequest r = request("vllm@0.33.0", nvfp4);
+  r.logged = "fp8_e4m3";
+  EXPECT_EQ(cache_type(r).name, "fp8_e4m3");
+  EXPECT_EQ(cache_type(r).decided_by, "log");
+}
+
+// vLLM's "scaling factor 1.0 for fp8_e4m3" is said of NVFP4 caches, too.
+TEST(CacheOf, ALineWithoutATypeSaysThatItIsQuantized) {
+  const KvDeclaration none, nvfp4 = declared(kNvfp4);
+  const auto of = [](CacheRequest r) {
+    r.logged_quantized = true;
+    return cache_type(r);
+  };
+  EXPECT_EQ(of(request("vllm@0.33.0", nvfp4)).name, "nvfp4");
+  EXPECT_TRUE(of(request("vllm@0.33.0", none, "bfloat16")).contradicted);
+  const CacheType open = of(request("vllm@0.33.0", none));
+  EXPECT_EQ(open.quantized, Trait::Yes);
+  EXPECT_EQ(open.one_scale, Trait::Unknown);
+  EXPECT_EQ(open.name, "");
+  EXPECT_EQ(format_of(open), "quantized");
 }
 
 TEST(CacheOf, SparseLatentRowsHaveScalesByBackend) {
@@ -107,42 +128,6 @@ TEST(Control, SaysWhatAutoIs) {
   EXPECT_NE(text(request("sglang@0.5.23", fp8)).find("auto is FP8, and"), std::string::npos);
   EXPECT_EQ(text(request("sglang@0.5.23", nvfp4, "fp8_e4m3")).find("auto is"), std::string::npos);
   EXPECT_NE(text(request("sglang@0.5.23", fp8), "float16").find("has no --kv-cache-dtype float16"), std::string::npos);
-}
-
-/// Of what tests/loaders/check_scale_use.py had the servers' own code do: one backend, one type of the cache.
-void expect_use(const Json& run, const KvDeclaration& d, const std::string& what, size_t& n_known) {
-  const auto text = [&](const char* key) { return get_string(run, key, ""); };
-  std::string server = text("server");
-  server[server.find(' ')] = '@';
-  const NamedEngine named = parse_engine(server);
-  const bool garbage = text("use") == "garbage";
-  ScaleReader reader = {.server = named.server, .version = named.version, .backend = text("backend"), .declared = &d};
-  reader.asked = text("cache") != "auto";
-  reader.latent = text("model") == "MLA";
-  if (is_quantized_type(text("cache"))) {
-    EXPECT_EQ(misreads_latent_rows(reader), garbage) << what;
-    return;
-  }
-  const Trait said = scales_reach_plain_cache(reader);
-  n_known += said == Trait::Unknown ? 0 : 1;
-  EXPECT_NE(said, trait_of(!garbage)) << what;
-}
-
-TEST(ScaleUse, IsThatOfTheServersOwnCode) {
-  const std::filesystem::path folder = std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/loaders/results";
-  size_t n_known = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    const Json json = read_json_file(file.path());
-    for (const Json& run : *find_member(json, "results")) {
-      if (find_member(run, "use") == nullptr) continue;
-      for (const Json& place : *find_member(run, "declared")) {
-        const Json& quantization = json.at("declared").at(place.get<size_t>());
-        const Json config = quantization.is_null() ? Json::object() : Json{{"quantization_config", quantization}};
-        expect_use(run, read_kv_declaration(config, "/nowhere"), run.dump() + " of " + place.dump(), n_known);
-      }
-    }
-  }
-  EXPECT_GE(n_known, 100u);
 }
 
 }  // namespace

@@ -1,16 +1,20 @@
 // An id means one thing wherever the program says it: in validate's rules, in the doctor's, in its log lines.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "base/read_file.h"
 #include "check/rules.h"
 #include "doctor/diagnose.h"
 #include "doctor/lines.h"
 #include "doctor/rules.h"
+#include "doctor_fixture.h"
 
 namespace kvcal {
 namespace {
@@ -39,30 +43,41 @@ TEST(Ids, HaveOneTitleAndOneSeverity) {
   EXPECT_GT(meanings.count(), 200u);
 }
 
-/// Words of the inputs and expectations of all cases.
-std::set<std::string> words_of_cases() {
-  std::set<std::string> words;
-  const std::filesystem::path folder = KVCAL_SOURCE_DIR "/tests/unit/data/doctor";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    std::string word;
-    for (const char c : read_file(entry.path(), size_t{4} << 20) + " ") {
-      if (c > ' ' && c != ',') {
-        word += c;
-        continue;
-      }
-      words.insert(word);
-      word.clear();
+std::filesystem::path data() { return KVCAL_SOURCE_DIR "/tests/unit/data/doctor"; }
+
+/// What cases and reports expect to be said: the words of their sections "findings" and "notes".
+void take_expectations(const std::filesystem::path& file, std::set<std::string>& ids) {
+  std::istringstream lines(read_file(file, size_t{4} << 20));
+  bool expected = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("== ") || line.starts_with("#### ")) {
+      expected = line == "== findings" || line == "== notes";
+    } else if (expected) {
+      for (std::string& id : words_of(line)) ids.insert(std::move(id));
     }
   }
-  return words;
+}
+
+/// Servers' own lines, with the ids that they must give.
+void take_ids_of_lines(std::set<std::string>& ids) {
+  std::istringstream lines(read_file(data() / "lines.tsv", size_t{4} << 20));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string field;
+    for (int i = 0; i < 4; ++i) std::getline(fields, field, '\t');
+    std::ranges::replace(field, ',', ' ');
+    for (std::string& id : words_of(field)) ids.insert(std::move(id));
+  }
 }
 
 TEST(Ids, OfTheDoctorHaveAReproductionEach) {
-  const std::set<std::string> words = words_of_cases();
+  std::set<std::string> ids;
+  for (const char* folder : {"cases", "reports"})
+    for (const auto& entry : std::filesystem::directory_iterator(data() / folder)) take_expectations(entry.path(), ids);
+  take_ids_of_lines(ids);
   for (const Json& entry : catalog_json()) {
     const std::string id = get_string(entry, "id", "");
-    EXPECT_TRUE(words.contains(id)) << id;
+    EXPECT_TRUE(ids.contains(id)) << id;
   }
 }
 
