@@ -49,10 +49,8 @@ constexpr std::array kNeeds = {
     Need{kStaticFp8, [](const Facts& f) { return f.cache.one_scale; }, ""},
     Need{kFp8,
          [](const Facts& f) {
-           const bool named = f.cache.quantized == Trait::Yes && !f.cache.name.empty();
-           return named                            ? trait_of(holds_fp8(f.cache.name))
-                  : f.cache.quantized == Trait::No ? Trait::No
-                                                   : Trait::Unknown;
+           if (f.cache.quantized != Trait::Yes) return f.cache.quantized;
+           return f.cache.name.empty() ? Trait::Unknown : trait_of(holds_fp8(f.cache.name));
          },
          ""},
     Need{kPlain,
@@ -64,8 +62,8 @@ constexpr std::array kNeeds = {
     Need{kLatent, [](const Facts& f) { return f.model.latent; }, "a model that is known"},
     Need{kMisread,
          [](const Facts& f) {
-           const bool asks =
-               f.is(Engine::Sglang) && f.model.latent == Trait::Yes && f.checkpoint;  // else others settle
+           // Where the other needs hold: else these say what is open.
+           const bool asks = f.is(Engine::Sglang) && f.model.latent == Trait::Yes && f.checkpoint;
            return asks ? misreads_latent_rows(scale_reader(f)) : Trait::Yes;
          },
          "an attention backend and a version whose reading of MLA rows was checked"},
