@@ -103,6 +103,8 @@ Artifact artifact_of(const ModelIdentity& model, const char* format, Granularity
   Artifact artifact;
   artifact.quantization.dtype = format;
   artifact.quantization.granularity = granularity;
+  artifact.quantization.policy = "absmax";
+  artifact.quantization.headroom = 1;
   artifact.model.architecture = model.spec.architecture;
   artifact.kv_cache.assign(model.spec.layers.size(), 1);
   for (const KvLayout& cache : model.spec.caches) {
