@@ -49,9 +49,10 @@ std::string meaning(ScaleNeed scale) {
                                  : "At scale 1.0 some layers are clearly worse: the server must load these scales.";
 }
 
-std::string meaning(Fitness fp8) {
-  return fp8 == Fitness::Fine
-             ? "At these scales rounding ruins the attention of no layer."
+/// `all`: of no layer it is fine.
+std::string meaning(Fitness fp8, bool all) {
+  if (fp8 == Fitness::Fine) return "At these scales rounding ruins the attention of no layer.";
+  return all ? "At these scales rounding ruins the attention of every layer: leave the cache in the model's dtype."
              : "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
 }
 
@@ -120,7 +121,8 @@ std::string counts_text(const std::map<Answer, int>& sites) {
 }
 
 /// The box, with the color of the more urgent answer. What keeps layers out of the format comes first.
-std::string answers_box(const Answers& c, const std::string& dtype) {
+std::string answers_box(const Answers& c, const Artifact& artifact) {
+  const std::string& dtype = artifact.quantization.dtype;
   const Fitness fp8 = c.worst_fp8();
   const ScaleNeed scale = c.worst_scale();
   const auto line = [](const std::string& question, const std::string& answer, const std::string& means) {
@@ -128,7 +130,8 @@ std::string answers_box(const Answers& c, const std::string& dtype) {
            escaped(means) + "</p>";
   };
   const std::string matters = line("Do the scales matter?", badge(scale), meaning(scale)),
-                    fine = line("Is " + dtype + " fine for this cache?", badge(fp8), meaning(fp8));
+                    fine = line("Is " + dtype + " fine for this cache?", badge(fp8),
+                                meaning(fp8, keeps_whole_cache(artifact)));
   return "<div class=\"answers " + std::string(urgent_name(scale, fp8)) + "\">" +
          (fp8 == Fitness::Keep16 ? fine + matters : matters + fine) + "</div>\n";
 }
@@ -160,18 +163,20 @@ std::vector<std::string> answer_sentences(const Artifact& artifact) {
     return indexes.empty() ? "" : " Layer(s) " + ranges_text(indexes) + ".";
   };
   const auto keep16 = c.layers.find(Fitness::Keep16);
-  return {meaning(c.worst_scale()) + layers(c.needed),
-          meaning(c.worst_fp8()) + (keep16 == c.layers.end() ? "" : layers(keep16->second))};
+  const bool keeps = keep16 != c.layers.end(), all = keeps_whole_cache(artifact);
+  std::vector<std::string> sentences = {meaning(c.worst_scale()) + layers(c.needed),
+                                        meaning(c.worst_fp8(), all) + (keeps && !all ? layers(keep16->second) : "")};
+  if (keeps) std::ranges::reverse(sentences);  // what keeps layers out of the format comes first
+  return sentences;
 }
 
 std::string summary_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
   const Answers c = answers_of(a);
-  return "<div class=\"summary\">\n<div>\n" + answers_box(c, a.quantization.dtype) +
-         "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, input) + "</ul>\n</div>\n" + evaluation_box(input) +
-         "</div>\n<h3>" + std::to_string(a.layers.size()) + " layers with a KV cache</h3>\n" + layer_map(input) +
-         "<p>" + std::to_string(c.n_sites) + " sites in them. Scale: " + counts_text(c.scale) +
-         ". FP8: " + counts_text(c.fp8) +
+  return "<div class=\"summary\">\n<div>\n" + answers_box(c, a) + "<h3>What to do</h3>\n<ul class=\"do\">\n" +
+         items_for(c, input) + "</ul>\n</div>\n" + evaluation_box(input) + "</div>\n<h3>" +
+         std::to_string(a.layers.size()) + " layers with a KV cache</h3>\n" + layer_map(input) + "<p>" +
+         std::to_string(c.n_sites) + " sites in them. Scale: " + counts_text(c.scale) + ". FP8: " + counts_text(c.fp8) +
          ". The words are explained below the <a href=\"#layers\">table of layers</a>.</p>\n" +
          layers_without_cache(a) +
          (input.statistics ? ""

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "report/evidence_page.h"
 #include "report/markdown.h"
+#include "report/sections.h"
 #include "unit/evaluation_fixture.h"
 #include "unit/report_html_checker.h"
 #include "unit/solve_synthetic.h"
@@ -214,6 +215,15 @@ TEST(Markdown, IsATableAndTheAnswers) {
           "layer.\n- `file` is better than `scale_1.0` by 0.5 (0.25 to 0.75) nats a token.\n\nWeights `" +
           artifact.model.weights_fingerprint.substr(0, 12) + "`, prompts `cccccccccccc`, measured with `" +
           artifact.calibration.prompts_sha256.substr(0, 12) + "`; `kvcal test`, `test`.\n");
+}
+
+TEST(Markdown, LeavesACacheAloneThatIsRuinedThroughout) {
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  for (ArtifactLayer& layer : artifact.layers) layer.key.assessment.fp8 = Fitness::Keep16;
+  const std::vector<std::string> sentences = answer_sentences(artifact);
+  EXPECT_EQ(sentences[0],
+            "At these scales rounding ruins the attention of every layer: leave the cache in the model's dtype.");
+  EXPECT_EQ(sentences[1], "At scale 1.0 no layer is clearly worse.");
 }
 
 // Names in an evaluation may be anybody's.
