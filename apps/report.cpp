@@ -56,14 +56,14 @@ Opened open(const ReportFlags& flags) {
 }
 
 /// The SHA-256 of the page's scale file, or of the one that these statistics and options give.
-std::string sha256_of_scales(const ReportFlags& flags, const Artifact& artifact) {
-  return sha256_hex(is_scale_file(flags.input) ? read_artifact_text(flags.input) : artifact_text(artifact));
+std::string sha256_of_scales(const ReportFlags& flags, const Opened& opened) {
+  return sha256_hex(opened.statistics ? artifact_text(opened.artifact) : read_artifact_text(flags.input));
 }
 
-std::optional<Evaluated> evaluated_in(const ReportFlags& flags, const Artifact& artifact) {
+std::optional<Evaluated> evaluated_in(const ReportFlags& flags, const Opened& opened) {
   if (flags.evaluation.empty()) return std::nullopt;
   return evaluated(read_evaluation(flags.evaluation), flags.evaluation,
-                   {artifact, flags.input, sha256_of_scales(flags, artifact), is_scale_file(flags.input)});
+                   {opened.artifact, flags.input, sha256_of_scales(flags, opened), !opened.statistics});
 }
 
 /// The page or the summary.
@@ -74,7 +74,7 @@ std::string report_text(const ReportFlags& flags) {
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(), version, opened.options};
-  const std::optional<Evaluated> found = evaluated_in(flags, opened.artifact);
+  const std::optional<Evaluated> found = evaluated_in(flags, opened);
   input.evaluation = found ? &found->evaluation : nullptr;
   input.evaluated_as = found ? found->as : "";
   return flags.markdown ? report_markdown(input) : report_html(input);
@@ -83,9 +83,10 @@ std::string report_text(const ReportFlags& flags) {
 void check_flags(const ReportFlags& flags) {
   if ((flags.evidence || flags.markdown) && flags.evaluation.empty())
     fail(std::string(flags.evidence ? "--evidence" : "--markdown") + " needs --evaluation");
-  if (is_scale_file(flags.input) && !flags.solving_option.empty())
+  const bool of_scales = is_scale_file(flags.input);
+  if (of_scales && !flags.solving_option.empty())
     fail(flags.solving_option + " applies to statistics files; " + quoted(flags.input) + " is a scale file");
-  if (flags.evidence && !is_scale_file(flags.input)) expect_kind(FileKind::ScaleFile, kExpectedScales, flags.input);
+  if (flags.evidence && !of_scales) expect_kind(FileKind::ScaleFile, kExpectedScales, flags.input);
 }
 
 Exit run(const ReportFlags& flags) {

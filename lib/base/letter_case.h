@@ -1,4 +1,4 @@
-// Letters of ASCII, which names of options, formats and findings are made of, whatever the locale.
+// Letters and digits of ASCII, which names of options, formats and findings are made of, whatever the locale.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,10 @@
 namespace kvcal {
 
 constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+constexpr bool is_letter_or_digit(char c) {
+  return (lower_case(c) >= 'a' && lower_case(c) <= 'z') || (c >= '0' && c <= '9');
+}
 
 inline std::string lower_case(std::string_view text) {
   std::string out(text);

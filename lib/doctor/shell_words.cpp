@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/letter_case.h"
+
 namespace kvcal {
 namespace {
 
@@ -68,8 +70,7 @@ std::vector<std::string> read_words(std::string_view text, LineEnd line_end) {
 
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./:=,@%+").find(c) != std::string_view::npos;
+    return is_letter_or_digit(c) || std::string_view("-_./:=,@%+").find(c) != std::string_view::npos;
   });
   if (plain) return word;
   std::string out = "'";

@@ -135,9 +135,7 @@ std::optional<Format> foreign_format(std::string_view begin, const std::string& 
 
 /// Whether neither a shell nor jq finds anything but a name in it.
 bool is_plain_name(const std::string& key) {
-  return std::ranges::all_of(key, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
+  return std::ranges::all_of(key, [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
 }
 
 /// As a shell reads it.

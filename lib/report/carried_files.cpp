@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/letter_case.h"
 
 namespace kvcal {
 namespace {
@@ -21,9 +22,8 @@ std::string_view take_until(std::string_view& text, std::string_view end) {
 
 bool is_name(std::string_view name) {
   constexpr size_t kMostBytes = 64;
-  return !name.empty() && name.size() <= kMostBytes && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-  });
+  return !name.empty() && name.size() <= kMostBytes &&
+         std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '-'; });
 }
 
 }  // namespace

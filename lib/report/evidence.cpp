@@ -2,6 +2,7 @@
 // again.
 #include <algorithm>
 
+#include "base/letter_case.h"
 #include "base/number_text.h"
 #include "base/sha256.h"
 #include "report/markup.h"
@@ -45,10 +46,8 @@ std::string calibrate_command(const Artifact& a) {
 
 /// Of a word that means nothing else to a shell, whoever wrote it.
 bool is_word(std::string_view name) {
-  return std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_:.@").find(c) != std::string_view::npos;
-  });
+  return std::ranges::all_of(
+      name, [](char c) { return is_letter_or_digit(c) || std::string_view("_:.@").find(c) != std::string_view::npos; });
 }
 
 /// Options whose variants the file has: a format's has its name, others have names of their own.
