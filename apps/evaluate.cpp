@@ -71,8 +71,9 @@ RangesOf ranges_for(const Sources& sources, bool file_is_one) {
   if (!sources.statistics) return first ? ranges_of(*first) : nullptr;
   const RangesOf measured = ranges_of(*sources.statistics);
   if (!first || !file_is_one) return measured;
-  return [measured, of_file = ranges_of(*first)](const KvLayout& layout, CacheSite site, ScalesPer per) {
-    return (per == ScalesPer::Tensor ? of_file : measured)(layout, site, per);
+  return [measured, of_file = ranges_of(*first)](const KvLayout& layout, CacheSite site, const StoredSite& stored) {
+    const bool in_file = stored.scales_per == ScalesPer::Tensor && stored.moved == Moved::No;
+    return (in_file ? of_file : measured)(layout, site, stored);
   };
 }
 
@@ -385,7 +386,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Formats: fp8_e4m3, fp8_e4m3_per_head, fp8_e4m3fnuz, fp8_e5m2, int8, int8_per_head, int8_per_channel, nvfp4,\n"
       "fp8_per_token_head, int8_per_token_head, int4_per_token_head, turboquant_k8v4; one for keys and one for "
       "values:\n"
-      "fp8_e4m3:nvfp4, bf16:int4_per_token_head\n\n"
+      "fp8_e4m3:nvfp4, bf16:int4_per_token_head. Served by no released server: fp8_e4m3_affine, nvfp4_affine,\n"
+      "nvfp4_rotated\n\n"
       "Of states: bf16, f16, f16_stochastic; fp8_e4m3, fp8_e5m2, int8, int16, with _per_head, _per_tile or _per_row\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"

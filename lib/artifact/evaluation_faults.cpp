@@ -265,7 +265,7 @@ class Faults {
 
 /// Of keys or of values alone, too.
 bool is_format_of_rows(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kNames = {"bf16",
+  constexpr std::array<std::string_view, 15> kNames = {"bf16",
                                                        "fp8_e4m3",
                                                        "fp8_e4m3_per_head",
                                                        "fp8_e4m3fnuz",
@@ -274,6 +274,9 @@ bool is_format_of_rows(std::string_view name) {
                                                        "int8_per_head",
                                                        "int8_per_channel",
                                                        "nvfp4",
+                                                       "fp8_e4m3_affine",
+                                                       "nvfp4_affine",
+                                                       "nvfp4_rotated",
                                                        "fp8_per_token_head",
                                                        "int8_per_token_head",
                                                        "int4_per_token_head"};

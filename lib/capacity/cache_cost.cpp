@@ -61,7 +61,7 @@ std::string possible_sizes(const ModelSpec& spec) {
 
 StoredRow stored_row(int layer, std::string_view format) {
   if (format == "bf16") return {KvFormat::BF16};
-  if (format == "nvfp4") return {KvFormat::NVFP4};
+  if (format.starts_with("nvfp4")) return {KvFormat::NVFP4};
   const bool has_scale = format.ends_with("_per_token_head");
   if (format.starts_with("int4_") && has_scale) return {KvFormat::INT4, has_scale};
   if (!format.starts_with("fp8_") && !format.starts_with("int8"))

@@ -8,8 +8,9 @@
 namespace kvcal {
 namespace {
 
-StoredFormat alike(std::string name, CacheFormat format, ScalesPer per) {
-  return {std::move(name), StoredSite{format, per}, StoredSite{format, per}};
+StoredFormat alike(std::string name, CacheFormat format, ScalesPer per, Moved moved = Moved::No) {
+  const StoredSite site{format, per, moved};
+  return {std::move(name), site, site};
 }
 
 std::span<const StoredFormat> formats() {
@@ -23,6 +24,9 @@ std::span<const StoredFormat> formats() {
       alike("int8_per_head", CacheFormat::Int8, Head),
       alike("int8_per_channel", CacheFormat::Int8, Channel),
       alike("nvfp4", CacheFormat::Nvfp4, Tensor),
+      alike("fp8_e4m3_affine", CacheFormat::E4m3, Tensor, Moved::ByMeans),
+      alike("nvfp4_affine", CacheFormat::Nvfp4, Tensor, Moved::ByMeans),
+      alike("nvfp4_rotated", CacheFormat::Nvfp4, Tensor, Moved::Turned),
       alike("fp8_per_token_head", CacheFormat::E4m3, TokenHead),
       alike("int8_per_token_head", CacheFormat::Int8, TokenHead),
       alike("int4_per_token_head", CacheFormat::RotatedInt4, TokenHead),

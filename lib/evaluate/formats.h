@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "evaluate/variant.h"
 #include "model/model_spec.h"
-#include "ops/cache_rounding.h"
 
 namespace kvcal {
 
@@ -19,6 +19,7 @@ enum class ScalesPer : uint8_t { One, Tensor, Head, Channel, TokenHead };
 struct StoredSite {
   CacheFormat format;
   ScalesPer scales_per;
+  Moved moved = Moved::No;
   bool operator==(const StoredSite&) const = default;
 };
 
@@ -35,7 +36,7 @@ struct StoredFormat {
   bool has_measured_scales() const;
 };
 
-/// "fp8_e4m3", "int8_per_channel", "fp8_per_token_head", "turboquant_k8v4", ...
+/// "fp8_e4m3", "int8_per_channel", "nvfp4_affine", "fp8_per_token_head", "turboquant_k8v4", ...
 std::vector<std::string> stored_format_names();
 
 /// One of these, or one for keys and one for values, "fp8_e4m3:nvfp4"; "bf16" there keeps them. Throws Error for an

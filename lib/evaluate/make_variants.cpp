@@ -1,10 +1,14 @@
 #include "evaluate/make_variants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "artifact/nvfp4_scale.h"
 #include "base/error.h"
+#include "evaluate/moved_rows.h"
+#include "ops/rotation_signs.h"
+#include "stats/queries.h"
 
 namespace kvcal {
 namespace {
@@ -40,6 +44,52 @@ SiteStatistics stored_site(const CacheStatistics& cache, CacheSite site) {
   return site == CacheSite::Latent ? latent_row(cache) : cache.at(site);
 }
 
+std::vector<float> ranges_per(ScalesPer per, const SiteStatistics& measured, CacheSite site) {
+  if (per == ScalesPer::Tensor || (site == CacheSite::Latent && per == ScalesPer::Head)) return {absmax_of(measured)};
+  std::vector<float> ranges;
+  if (per == ScalesPer::Head)
+    for (const HeadStatistics& head : measured.heads) ranges.push_back(magnitude_of(head.absmax));
+  else
+    for (const ChannelStatistics& channel : measured.channels) ranges.push_back(magnitude_of(channel.absmax));
+  return ranges;
+}
+
+/// How far from the mean numbers of the channel may lie, as its octaves, their signs and its largest magnitude show.
+double farthest_from(double mean, const ChannelStatistics& channel, uint64_t n_tokens) {
+  double farthest = 0;
+  uint64_t n = 0;
+  for (const OctaveMoments& o : channel.octaves) {
+    const double unit = octave_unit(o.octave), least = o.octave == 0 ? 0 : 128 * unit;
+    const double most = std::min(255 * unit, double{magnitude_of(channel.absmax)});
+    if (o.signed_sum_m > -o.sum_m) farthest = std::max({farthest, std::abs(least - mean), std::abs(most - mean)});
+    if (o.signed_sum_m < o.sum_m) farthest = std::max({farthest, std::abs(least + mean), std::abs(most + mean)});
+    n += static_cast<uint64_t>(o.count);
+  }
+  return n < n_tokens ? std::max(farthest, std::abs(mean)) : farthest;  // zeros are in no octave
+}
+
+SiteRange around_means(const SiteStatistics& measured) {
+  SiteRange range{{0}, {}};
+  for (const ChannelStatistics& channel : measured.channels) {
+    const auto mean = static_cast<float>(moments_of(channel, measured.n_tokens).mean);
+    range.means.push_back(mean);
+    range.largest[0] = std::max(range.largest[0], static_cast<float>(farthest_from(mean, channel, measured.n_tokens)));
+  }
+  return range;
+}
+
+/// The longest that a part of a row can be whose channels are turned together: turned, it may be one number.
+float largest_turned(const SiteStatistics& measured, int64_t width) {
+  const auto together = static_cast<size_t>(rotated_together(width));
+  double longest = 0;
+  for (size_t c = 0; c < measured.channels.size(); c += together) {
+    double square = 0;
+    for (size_t i = c; i < c + together; ++i) square += std::pow(double{magnitude_of(measured.channels[i].absmax)}, 2);
+    longest = std::max(longest, std::sqrt(square));
+  }
+  return static_cast<float>(longest * std::sqrt(static_cast<double>(together)) * turned_by(width));
+}
+
 /// The scale with which the format just holds this magnitude; of NVFP4 the one that is exported.
 float scale_for(CacheFormat format, float absmax) {
   if (format == CacheFormat::Nvfp4) return nvfp4_global_scale(absmax);
@@ -61,27 +111,23 @@ Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string n
 }
 
 RangesOf ranges_of(const Statistics& statistics) {
-  return [&](const KvLayout& layout, CacheSite site, ScalesPer per) {
+  return [&](const KvLayout& layout, CacheSite site, const StoredSite& stored) {
     const auto cache =
         std::ranges::find(statistics.caches, layout.layer, [](const CacheStatistics& c) { return c.layout.layer; });
     if (cache == statistics.caches.end()) fail("the statistics have no layer " + std::to_string(layout.layer));
     const SiteStatistics measured = stored_site(*cache, site);
-    if (per == ScalesPer::Tensor || (site == CacheSite::Latent && per == ScalesPer::Head))
-      return std::vector{absmax_of(measured)};
-    std::vector<float> ranges;
-    if (per == ScalesPer::Head)
-      for (const HeadStatistics& head : measured.heads) ranges.push_back(magnitude_of(head.absmax));
-    else
-      for (const ChannelStatistics& channel : measured.channels) ranges.push_back(magnitude_of(channel.absmax));
-    return ranges;
+    if (stored.moved == Moved::ByMeans) return around_means(measured);
+    const int64_t width = site == CacheSite::Value ? layout.head_dim_v : layout.head_dim_k;
+    if (stored.moved == Moved::Turned) return SiteRange{{largest_turned(measured, width)}, {}};
+    return SiteRange{ranges_per(stored.scales_per, measured, site), {}};
   };
 }
 
 RangesOf ranges_of(const Artifact& artifact) {
-  return [&](const KvLayout& layout, CacheSite site, ScalesPer per) {
-    if (per != ScalesPer::Tensor)
-      fail("a scale file does not say what ranges heads and channels have; give the statistics, --stats");
-    return std::vector{site_of(layer_of(artifact, layout), site).absmax};
+  return [&](const KvLayout& layout, CacheSite site, const StoredSite& stored) {
+    if (stored.scales_per != ScalesPer::Tensor || stored.moved != Moved::No)
+      fail("a scale file does not say what heads and channels hold; give the statistics, --stats");
+    return SiteRange{{site_of(layer_of(artifact, layout), site).absmax}, {}};
   };
 }
 
@@ -94,9 +140,9 @@ Variant in_format(const ModelSpec& spec, const StoredFormat& format, const Range
     if (!stored || is_spared(spec, layout, format)) return std::nullopt;
     if (stored->scales_per == ScalesPer::TokenHead) return SiteRounding{stored->format, {}, {}};
     if (stored->scales_per == ScalesPer::One) return rounding_at(stored->format, {1.0f});
-    std::vector<float> scales = ranges(layout, site, stored->scales_per);
+    auto [scales, means] = ranges(layout, site, *stored);
     for (float& scale : scales) scale = scale_for(stored->format, scale);
-    return rounding_at(stored->format, std::move(scales));
+    return SiteRounding{stored->format, scales, scales, stored->moved, std::move(means)};
   });
 }
 

@@ -20,11 +20,15 @@ Variant at_one(const ModelSpec& spec, const StoredFormat& format);
 /// The scales of a file in its own format. The file is of this model (check_fits()).
 Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string name);
 
-/// Largest magnitudes that were measured of a site: one, one a head, or one a channel.
-using RangesOf = std::function<std::vector<float>(const KvLayout&, CacheSite, ScalesPer)>;
+/// What was measured of a site: magnitudes that rows, moved as the format has it, do not exceed, one, one a head or one
+/// a channel; and what they are moved by.
+struct SiteRange {
+  std::vector<float> largest, means;
+};
+using RangesOf = std::function<SiteRange(const KvLayout&, CacheSite, const StoredSite&)>;
 RangesOf ranges_of(const Statistics& statistics);  // refers to it
 
-/// For a scale file: it has no ranges by head or channel, Error where they are asked for.
+/// For a scale file: it knows nothing of single heads and channels, Error where that is asked for.
 RangesOf ranges_of(const Artifact& artifact);  // refers to it
 
 /// A format at the scales that its largest number gives these ranges, named like the format.

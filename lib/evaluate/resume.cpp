@@ -31,6 +31,9 @@ std::string text_of(const Variant& variant) {
       text += std::to_string(static_cast<int>((*site)->format)) + ": ";
       append(text, (*site)->write);
       append(text, (*site)->read);
+      if ((*site)->moved == Moved::No) continue;
+      text += "moved " + std::to_string(static_cast<int>((*site)->moved)) + ": ";
+      append(text, (*site)->means);
     }
     text += "\n";
   }

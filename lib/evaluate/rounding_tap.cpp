@@ -17,7 +17,10 @@ Tensor over(const std::vector<float>& scales) {
 Tensor RoundingTap::round(const std::optional<SiteRounding>& rounding, const Tensor& x) {
   if (!rounding) return x;
   if (rounding->write.empty()) return op_.round_cache(x, {rounding->format, {}, {}});
-  return op_.round_cache(x, {rounding->format, op_.upload(over(rounding->write)), op_.upload(over(rounding->read))});
+  const CacheRounding stored{rounding->format, op_.upload(over(rounding->write)), op_.upload(over(rounding->read))};
+  if (rounding->moved == Moved::No) return op_.round_cache(x, stored);
+  const auto rows = moved_.try_emplace(&*rounding, *rounding, x.dim(1), x.dim(2), op_).first;
+  return rows->second.back(op_.round_cache(rows->second.there(x), stored));
 }
 
 Tensor RoundingTap::query(int cache, const Tensor& q, const Batch&) { return round(sites(cache).query, q); }

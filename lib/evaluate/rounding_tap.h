@@ -1,6 +1,9 @@
 // Rounds what goes into a cache as a server stores it: what attention then reads is what comes back.
 #pragma once
 
+#include <map>
+
+#include "evaluate/moved_rows.h"
 #include "evaluate/variant.h"
 #include "model/kv_tap.h"
 #include "ops/ops.h"
@@ -36,6 +39,7 @@ class RoundingTap final : public KvTap {
   const Variant& variant_;
   Ops& op_;
   int64_t keep_recent_;
+  std::map<const SiteRounding*, MovedRows> moved_;  // made for the first rows
 };
 
 }  // namespace kvcal

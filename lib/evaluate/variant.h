@@ -11,10 +11,19 @@
 
 namespace kvcal {
 
+/// What is done to a row of a head before it is rounded, and undone behind it.
+///
+/// ByMeans: each channel's mean is subtracted.
+/// Turned: parts of as many channels as the largest power of two that divides the row are multiplied by a Hadamard
+///   matrix, and by a power of two which leaves lengths as they are within a factor of sqrt(2).
+enum class Moved : uint8_t { No, ByMeans, Turned };
+
 /// What rows of one site go through. Scales: none where they are dynamic, else 1, one a head, or one a channel.
 struct SiteRounding {
   CacheFormat format = CacheFormat::E4m3;
   std::vector<float> write, read;
+  Moved moved = Moved::No;
+  std::vector<float> means{};  // [heads · dim], where rows are moved by them
   bool operator==(const SiteRounding&) const = default;
 };
 

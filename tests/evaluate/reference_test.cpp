@@ -41,6 +41,9 @@ std::optional<SiteRounding> site_of(const Json& sites, const char* name) {
   if (!sites.contains(name)) return std::nullopt;
   const Json& site = sites.at(name);
   SiteRounding rounding{format_of(site.at("format")), {}, {}};
+  rounding.means = site.value("means", rounding.means);
+  if (site.contains("means") || site.contains("turned"))
+    rounding.moved = site.contains("turned") ? Moved::Turned : Moved::ByMeans;
   if (!site.contains("write")) return rounding;
   rounding.write = site.at("write").get<std::vector<float>>();
   rounding.read = site.value("read", rounding.write);

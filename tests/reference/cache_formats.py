@@ -39,9 +39,27 @@ def in_blocks(x: np.ndarray, write: np.float32, read: np.float32) -> np.ndarray:
     return (stored(quotients, "nvfp4") * (read * of_block)).reshape(x.shape)
 
 
+def hadamard(n: int) -> np.ndarray:
+    """Sylvester's matrix of a power of two, orthonormal."""
+    return np.array([[1.0]]) if n == 1 else np.kron(hadamard(n // 2), np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2))
+
+
+def turned(x: np.ndarray, factor: float) -> np.ndarray:
+    """Parts of a row, as wide as the largest power of two that divides it, turned and multiplied."""
+    together = x.shape[-1] & -x.shape[-1]
+    return (x.reshape(*x.shape[:-1], -1, together).astype(np.float64) @ hadamard(together) * factor).reshape(x.shape).astype(np.float32)
+
+
 def round_rows(x: np.ndarray, rounding: dict) -> np.ndarray:
     """x [tokens, heads, channels] in f32. rounding: `format`; `write`, `read` (absent: as written), lists of one scale, one
-    a head, or one a channel of each head. Without scales each row of a head has its own."""
+    a head, or one a channel of each head. Without scales each row of a head has its own. `means`, of the channels of each head, are
+    subtracted before and added again; with `turned`, rows are turned, multiplied by it, and back."""
+    rounding = dict(rounding)
+    if means := rounding.pop("means", None):
+        means = np.array(means, np.float32).reshape(x.shape[1:])
+        return round_rows(x - means, rounding) + means
+    if factor := rounding.pop("turned", None):
+        return turned(round_rows(turned(x, factor), rounding), 1 / factor)
     name = rounding["format"]
     if "write" not in rounding:
         absmax = np.abs(x).max(axis=-1, keepdims=True)

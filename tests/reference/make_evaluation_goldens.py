@@ -9,6 +9,7 @@ ml_dtypes (cache_formats.py), and hands it to the reference's own attention. For
 import argparse
 import copy
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from transformers.masking_utils import eager_mask
 
 import latent_rows
 from arch.reference_run import layers_of
-from cache_formats import BLOCK, LARGEST, TYPES, round_rows
+from cache_formats import BLOCK, LARGEST, TYPES, round_rows, turned
 from cases import CASES
 from json_lines import write_small_json
 from make_arch_goldens import GOLDEN as CHECKPOINTS
@@ -47,6 +48,8 @@ BLOCK_TOKENS = 4
 # ------------------------------------------------------------------------------------------------ one forward pass
 def jumps(x: np.ndarray, rounding: dict) -> list[int]:
     """Tokens of x [tokens, heads, channels] with a value that noise would round to another number."""
+    if factor := rounding.get("turned"):
+        return jumps(turned(x, factor), {key: value for key, value in rounding.items() if key != "turned"})
     absmax = np.abs(x).max(axis=-1, keepdims=True)
     noise = np.float32(NOISE) * absmax
     moved = np.abs(round_rows(x + noise, rounding) - round_rows(x - noise, rounding)) > 100 * noise
@@ -183,6 +186,27 @@ def at(name: str, per: str, wider: float, read: float = 1.0) -> Callable[[torch.
     return rounding
 
 
+def moved_by_means(name: str, wider: float) -> Callable[[torch.Tensor], dict]:
+    """Means of either sign, of a third of a channel's largest number; scales for what is left."""
+
+    def rounding(largest: torch.Tensor) -> dict:
+        means = [short(float(x) / 3 * (-1) ** c) for c, x in enumerate(largest.flatten())]
+        return {**at(name, "tensor", wider * 4 / 3)(largest), "means": means}
+
+    return rounding
+
+
+def turned_rows(name: str, wider: float) -> Callable[[torch.Tensor], dict]:
+    """Turned, no number is larger than the square root of the width allows."""
+
+    def rounding(largest: torch.Tensor) -> dict:
+        together = largest.shape[-1] & -largest.shape[-1]
+        factor = together ** 0.5 * 2.0 ** -(int(math.log2(together)) // 2)
+        return {**at(name, "tensor", wider * factor * together ** 0.5)(largest), "turned": factor}
+
+    return rounding
+
+
 def variants_of(absmax: dict, every: bool) -> dict[str, Callable[[float], dict]]:
     """{name: its rounding, from how much wider scales are than need be}. Names: format, what has a scale of its own, what
     is special."""
@@ -201,6 +225,9 @@ def variants_of(absmax: dict, every: bool) -> dict[str, Callable[[float], dict]]
     found |= {f"int8_{per}": lambda wider, per=per: everywhere(at("int8", per, wider)) for per in ("head", "channel")}
     found["e4m3_head_narrow"] = lambda wider: everywhere(at("e4m3", "head", wider / 4))
     found["e4m3_head_reread"] = lambda wider: everywhere(at("e4m3", "head", wider, read=1.25))
+    if every:
+        found |= {f"{f}_affine": lambda wider, f=f: everywhere(moved_by_means(f, wider)) for f in ("e4m3", "nvfp4") if f in formats}
+        found |= {f"{f}_rotated": lambda wider, f=f: everywhere(turned_rows(f, wider)) for f in ("e4m3", "nvfp4") if f in formats}
     if "nvfp4" in formats:
         found["nvfp4_reread"] = lambda wider: everywhere(at("nvfp4", "tensor", wider, read=1.25))
     found["e4m3_one_layer"] = lambda wider: everywhere(at("e4m3", "tensor", wider), layers=owners[-1:])

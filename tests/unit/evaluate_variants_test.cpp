@@ -132,6 +132,39 @@ TEST(Variants, AChannelOfZerosHasTheScaleOne) {
   EXPECT_EQ(scales[4], 1.0f / 127);
 }
 
+// Channel 3 lies around 100, channel 5 around 0, and a channel with an offset that is sometimes 0 reaches down to it.
+TEST(Variants, MeansAreMovedByAndScalesHoldWhatIsLeft) {
+  SyntheticRun run = ordinary_run();
+  run.key = [](const Provenance& where) {
+    const float small = where.token % 2 == 0 ? 1.0f : -1.0f;
+    if (where.channel == 3) return 100.0f + 4 * small;
+    return where.channel == 4 && where.token == 0 ? 0.0f : where.channel == 4 ? 24.0f : small;
+  };
+  const Measured m(run);
+  const SiteRounding key = *in_format(m.spec, stored_format("fp8_e4m3_affine"), ranges_of(m.statistics)).caches[0].key;
+  ASSERT_EQ(key.means.size(), 32U);
+  EXPECT_NEAR(key.means[3], 100, 4);
+  EXPECT_NEAR(key.means[5], 0, 1);
+  EXPECT_EQ(key.moved, Moved::ByMeans);
+  const float largest = key.write[0] * 448;
+  EXPECT_GE(largest, key.means[4]) << "a zero is as far from the mean as this";
+  EXPECT_GE(largest, 4);
+  EXPECT_LE(largest, 44) << "100 - 4 is of the octave that begins at 64";
+  const float nvfp4 = in_format(m.spec, stored_format("nvfp4_affine"), ranges_of(m.statistics)).caches[0].key->write[0];
+  EXPECT_EQ(nvfp4, nvfp4_global_scale(largest));
+}
+
+TEST(Variants, WhatIsTurnedIsHeldWhereverItFalls) {
+  SyntheticRun run = ordinary_run();
+  run.key = [](const Provenance&) { return 2.0f; };  // turned, one number of sqrt(16) as much
+  const Measured m(run);
+  const SiteRounding key = *in_format(m.spec, stored_format("nvfp4_rotated"), ranges_of(m.statistics)).caches[0].key;
+  EXPECT_EQ(key.moved, Moved::Turned);
+  EXPECT_EQ(key.write, std::vector{nvfp4_global_scale(8)});
+  EXPECT_NE(error_of([&] { in_format(m.spec, stored_format("nvfp4_rotated"), ranges_of(m.artifact)); }), "");
+  EXPECT_NE(error_of([&] { in_format(m.spec, stored_format("nvfp4_affine"), ranges_of(m.artifact)); }), "");
+}
+
 TEST(Variants, KeysAndValuesInFormatsOfTheirOwn) {
   const Measured m(ordinary_run());
   const auto sites = [&](const char* name) {

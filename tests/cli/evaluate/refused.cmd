@@ -18,6 +18,7 @@ refused "$D/natural" --attention sglang@0.5.22:triton
 refused "$D/natural" --attention sglang@0.5.23:triton --query
 refused "$D/natural" --formats fp9 --prompts "$P" --max-prompts 1 -q
 refused "$D/natural" --formats int8 --prompts "$P" --max-prompts 1 -q
+refused "$D/natural" --formats nvfp4_affine --prompts "$P" --max-prompts 1 -q
 refused "$D/natural" --prompts "$P" --memory 1MiB -q
 refused "$D/natural" --prompts "$P" --max-prompts 2 -q --generate --min-correct 0.5
 echo '{"input_ids": [1, 2, 3]}' >ids.jsonl
