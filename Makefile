@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-quick test-nightly test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-real-scales test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda dist-arm64 test-dist test-dist-arm64 format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-quick test-nightly test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-real-scales test-real-table test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda dist-arm64 test-dist test-dist-arm64 format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-demo      answers of the demo models at right and wrong scales, beside the reference'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-real-scales  compare scales of absmax and powers of two with 1.0 on it, over calibration sets drawn at random'
+	@echo 'make test-real-table  the table of docs/evidence.md: what formats and scales cost three trained models; fetches 750 MB, an hour'
 	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
 	@echo 'make test-torch    kvcal.torch against kvcal: every golden in f32, batches, caches, processes'
 	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
@@ -117,6 +118,10 @@ test-demo: build
 
 test-real: build
 	@sh tests/reference/real/run.sh layers build/release/kvcal
+
+# MODELS='FOLDER ...' for others.
+test-real-table: build
+	@sh tests/reference/real/run.sh table build/release/kvcal $(MODELS)
 
 test-real-scales: build
 	@sh tests/reference/real/run.sh scales build/release/kvcal
