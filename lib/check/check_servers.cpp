@@ -49,13 +49,8 @@ void check_rounding(const FolderUnderTest& f, const ServedScales& served, Report
     }
 }
 
-/// SGLang's rows of latent attention are written undivided and read multiplied: scales do arrive there.
-bool is_misapplied(const ServedScales& served) {
-  return served.server.kind == ServerKind::Sglang && served.support.loader.starts_with("latent");
-}
-
 void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& report) {
-  if (!is_misapplied(served)) return;
+  if (!misreads_rows(served.support)) return;
   for (const ServedLayer& l : served.layers)
     if (l.key_loaded && l.key.front() != 1)
       report.add({"V07", l.module, "the scale that " + str(served.server) + " uses for latent attention", "1",
@@ -81,7 +76,7 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
     report.add({"V11", stop.tensor, name, "to start where it drafts tokens", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
   if (!any_cache_scale(f)) return;
-  const bool takes = served.support.loads || is_misapplied(served);
+  const bool takes = served.support.loads || misreads_rows(served.support);
   if (!takes && served.support.served && any_but_one(f))
     report.add({"V02", "", name + " " + std::string(served.support.architecture), "", served.support.why_not, 0,
                 f.path_of("config.json")});

@@ -1,12 +1,13 @@
-// Whether a server multiplies a checkpoint's KV scales into attention although its cache is not quantized, so that
-// nothing was divided by them.
+// Where a server applies a checkpoint's KV scales: they belong where the cache is written and where it is read. On a
+// cache that is not quantized nothing is divided by them, and some backends multiply by them all the same.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "deployment/cache_type.h"
 #include "deployment/engine.h"
-#include "deployment/trait.h"
 #include "servers/gpu.h"
 #include "servers/kv_declaration.h"
 
@@ -15,20 +16,18 @@ namespace kvcal {
 struct ScaleReader {
   Engine server = Engine::Unknown;
   std::optional<EngineVersion> version;
-  std::string backend;  // of attention, as the option or the log spells it; "": not known
-  bool asked = false;   // the option names a type itself, in place of auto
-  bool latent = false;  // MLA
-  bool sparse = false;  // over an index of tokens
+  std::string backend;   // of attention, as the option or the log spells it; "": not known
+  bool asked = false;    // the option names a type itself, in place of auto
+  bool latent = false;   // MLA
+  bool sparse = false;   // over an index of tokens
+  int64_t head_dim = 0;  // 0: not known
   const KvDeclaration* declared = nullptr;
   const Gpu* gpu = nullptr;
 };
 
-Trait scales_reach_plain_cache(const ScaleReader& reader);
+enum class ScaleUse : uint8_t { Unknown, Nowhere, Both, ReadAlone, WrittenAlone };
 
-/// SGLang's Triton backend divides rows of MLA by the scale of keys, whatever type they have, and multiplies by both.
-Trait divides_latent_rows(const ScaleReader& reader);
-
-/// Whether SGLang multiplies quantized rows of MLA that nothing was divided by; of backends that were looked at.
-Trait misreads_latent_rows(const ScaleReader& reader);
+/// Of scales that reach the layers. Not known of a cache of which it is not known whether it is quantized.
+ScaleUse scale_use(const ScaleReader& reader, const CacheType& cache);
 
 }  // namespace kvcal

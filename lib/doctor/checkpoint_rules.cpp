@@ -85,15 +85,19 @@ Found nowhere_to_load(const Facts& f) {
   if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
   if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Trait::Yes)) return {};
   if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
-  try {
-    const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
-    const KvCarrier carrier = carrier_of(f.checkpoint->declaration, kind);
-    const ServerSupport support = server_support(verified_server(kind), f.model.architecture, carrier);
-    if (support.loads || !support.served) return {};
-    return in_checkpoint(f, f.model.architecture + ": " + support.why_not);
-  } catch (const kvcal::Error&) {
-    return {};  // a class that the table does not have
-  }
+  const std::optional<ServerSupport> support =
+      support_of(f, f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+  const bool here = support && !support->loads && support->served;
+  return here ? in_checkpoint(f, f.model.architecture + ": " + support->why_not) : Found{};
+}
+
+// flashattention_backend.py hands over the scales of layers that have parameters for them, loaded or not, whenever the
+// option is not auto, and the kernel asserts that none comes with inputs other than FP8.
+Found scales_of_half(const Facts& f) {
+  const bool narrow = f.model.latent == Trait::No && f.model.head_dim > 0 && f.model.head_dim <= 256;
+  if (!narrow || cache_request(f).asked.empty() || has_platform_of_its_own(f)) return {};
+  const std::optional<ServerSupport> support = support_of(f, ServerKind::Sglang);
+  return support && support->loads ? found_with_backend(f) : Found{};
 }
 
 // A server that runs with FlashAttention takes them.
@@ -110,8 +114,7 @@ Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
 
 Found scheme_unused(const Facts& f) {
   const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
-  const bool unused = any && scales_felt_on_plain(f) == Trait::No && divides_latent_rows(scale_reader(f)) != Trait::Yes;
-  return unused ? in_checkpoint(f, "") : Found{};
+  return any && f.scale_use == ScaleUse::Nowhere ? in_checkpoint(f, "") : Found{};
 }
 
 Found not_finite(const Facts& f) { return counted_with_first(f, "S01", "tensor"); }
@@ -315,6 +318,17 @@ constexpr CombinationRule kRules[] = {
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
      quantized_by_transformers},
+    {{"B30", Fatal, Established,
+      "with a 16-bit type that is written out fa4 is handed the KV scales of each layer, loaded or 1.0, and asserts "
+      "that "
+      "none comes with 16-bit inputs: the first decode step stops the server",
+      "", "another --attention-backend, or the command without --kv-cache-dtype",
+      "sglang 0.5.23 flashattention_backend.py, flash_attn/cute/interface.py: read, not run", Cause::FormatUnsupported,
+      9, "W01 C18"},
+     kFlags | kCheckpoint | kSglang | kPlain,
+     scales_of_half,
+     "fa4",
+     {{0, 5, 23}, {0, 5, 24}}},
     {entry_of("C11", Established, "", "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"),
      kCheckpoint, per_head_strategy},
     {entry_of("C12", Inferred, "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "base/letter_case.h"
 #include "deployment/control.h"
 
@@ -159,6 +160,8 @@ CacheRequest cache_request(const Facts& f) {
   return r;
 }
 
+namespace {
+
 ScaleReader scale_reader(const Facts& f) {
   return {.server = f.server,
           .version = f.version,
@@ -166,20 +169,33 @@ ScaleReader scale_reader(const Facts& f) {
           .asked = !cache_request(f).asked.empty(),
           .latent = f.model.latent == Trait::Yes,
           .sparse = f.model.sparse == Trait::Yes,
+          .head_dim = f.model.head_dim,
           .declared = f.checkpoint ? &f.checkpoint->declaration : nullptr,
           .gpu = f.gpu ? &*f.gpu : nullptr};
 }
 
-Trait scales_felt_on_plain(const Facts& f) {
+/// By the table of servers, where it knows the class.
+bool none_arrives(const Facts& f) {
+  const std::optional<Server> of = server_of_table(f);
+  const std::optional<ServerSupport> support = of ? support_of(f, of->kind) : std::nullopt;
+  return support && !loads(effect_of(*support, support->write, 'k')) && !uses_plugin(f);
+}
+
+}  // namespace
+
+bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
+
+ScaleUse scale_use_with(const Facts& f, const CacheType& cache) {
   const bool loads = f.is(Engine::Vllm) || f.is(Engine::Sglang);
-  if (!loads && f.server != Engine::Unknown) return Trait::No;
-  if (!f.checkpoint || f.flag("quantization-param-path") != nullptr) return Trait::Unknown;
+  if (!loads && f.server != Engine::Unknown) return ScaleUse::Nowhere;
+  if (!f.checkpoint || f.flag("quantization-param-path") != nullptr) return ScaleUse::Unknown;
   const CheckpointFacts& c = *f.checkpoint;
   const bool none = c.has_tensors ? c.n_scales() == c.n_unit : !c.has_kv_scheme;
-  if (none) return Trait::No;
+  if (none || (cache.quantized == Trait::Yes && none_arrives(f))) return ScaleUse::Nowhere;
+  const ScaleUse use = scale_use(scale_reader(f), cache);
+  // A row of MLA is divided by the scale of keys.
   const bool unequal = std::ranges::any_of(c.report.findings, [](const Finding& found) { return found.rule == "C05"; });
-  if (unequal && divides_latent_rows(scale_reader(f)) == Trait::Yes) return Trait::Unknown;
-  return scales_reach_plain_cache(scale_reader(f));
+  return unequal && use == ScaleUse::Both ? ScaleUse::Unknown : use;
 }
 
 std::optional<Server> server_of_table(const Facts& f) {
@@ -189,8 +205,20 @@ std::optional<Server> server_of_table(const Facts& f) {
   return other ? std::nullopt : std::optional(of);
 }
 
+std::optional<ServerSupport> support_of(const Facts& f, ServerKind server) {
+  if (!f.checkpoint) return std::nullopt;
+  const KvCarrier carrier = carrier_of(f.checkpoint->declaration, server);
+  try {
+    return server_support(verified_server(server), f.model.architecture, carrier);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::string control_of(const Facts& f) {
-  return control_text({cache_request(f), f.cache, scales_felt_on_plain(f), f.model.weights_type});
+  const ScaleUse use = scale_use_with(f, {.name = "bfloat16", .quantized = Trait::No});
+  const Trait felt = use == ScaleUse::Unknown ? Trait::Unknown : trait_of(use == ScaleUse::ReadAlone);
+  return control_text({cache_request(f), f.cache, felt, f.model.weights_type});
 }
 
 StateRequest state_request(const Facts& f) {
@@ -210,6 +238,7 @@ StateRequest state_request(const Facts& f) {
 void resolve(Facts& facts) {
   facts.model.family = squeezed(facts.model.architecture.empty() ? facts.model_path : facts.model.architecture);
   facts.cache = cache_type(cache_request(facts));
+  facts.scale_use = scale_use_with(facts, facts.cache);
   facts.state = state_type(state_request(facts));
 }
 

@@ -122,6 +122,7 @@ struct Facts {
   Evidence backend_from;
   std::string logged_dtype, logged_other;  // of the KV cache, as the server prints it; another that is so and not so
   CacheType cache;                         // in effect; of resolve()
+  ScaleUse scale_use = ScaleUse::Unknown;  // by this cache; of resolve()
   ServedState state;                       // of recurrent layers; of resolve()
   ModelTraits model;
   std::string model_path;
@@ -168,14 +169,17 @@ CacheRequest cache_request(const Facts& facts);
 /// The type in effect, from the facts' `cache`.
 inline Trait cache_is_quantized(const Facts& facts) { return facts.cache.quantized; }
 
-/// What the facts say of the scales' way into attention.
-ScaleReader scale_reader(const Facts& facts);
+/// Whether the project's own plug-in sets the scales.
+bool uses_plugin(const Facts& facts);
 
-/// Whether the checkpoint's scales are multiplied into a cache that is not quantized.
-Trait scales_felt_on_plain(const Facts& facts);
+/// Where the checkpoint's scales would be applied if the cache were of this type.
+ScaleUse scale_use_with(const Facts& facts, const CacheType& cache);
 
 /// The server as the table of servers has it, where the version is that of the table or not given; none for others.
 std::optional<Server> server_of_table(const Facts& facts);
+
+/// What that table says of the checkpoint's class; nothing of one that it does not have, and without config.json.
+std::optional<ServerSupport> support_of(const Facts& facts, ServerKind server);
 
 /// How to serve the same with a cache that is not quantized: control_text()'s.
 std::string control_of(const Facts& facts);
@@ -183,7 +187,7 @@ std::string control_of(const Facts& facts);
 /// What the facts say of the type of recurrent state.
 StateRequest state_request(const Facts& facts);
 
-/// Settles what follows from all inputs together: the types of cache and state.
+/// Settles what follows from all inputs together: the types of cache and state, and where scales are applied.
 void resolve(Facts& facts);
 
 /// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.

@@ -81,16 +81,12 @@ FactRow in_file(const Facts& f) {
   return known("scale file", std::to_string(f.scales->n_layers) + " layers", f.scales->path);
 }
 
-bool is_sglang_latent(const ServerSupport& s) {
-  return s.server.kind == ServerKind::Sglang && (s.loader == "latent" || s.loader == "latent, direct");
-}
-
 /// Also where scales are misread then: C22's.
-bool arrives(const ServerSupport& s) { return s.loads || (is_sglang_latent(s) && loads(effect_of(s, s.write, 'k'))); }
+bool arrives(const ServerSupport& s) { return s.loads || (misreads_rows(s) && loads(effect_of(s, s.write, 'k'))); }
 
 /// The table's reason for latent rows is what becomes of scales that do arrive.
 std::string why_none_arrives(const ServerSupport& s) {
-  return is_sglang_latent(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
+  return misreads_rows(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
 }
 
 // Of the version that was looked at only.
@@ -106,25 +102,35 @@ FactRow delivered(const Facts& f) {
     return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " + str(known_of) +
                           " it is known");
   }
-  try {
-    const ServerSupport s = server_support(*of, f.model.architecture, carrier_of(f.checkpoint->declaration, of->kind));
-    return known(name, arrives(s) ? "yes" : "no: " + why_none_arrives(s), s.source);
-  } catch (const Error&) {
-    return open(name, "the server's log: this class is not in the table of servers");
-  }
+  const std::optional<ServerSupport> s = support_of(f, of->kind);
+  if (!s) return open(name, "the server's log: this class is not in the table of servers");
+  return known(name, arrives(*s) ? "yes" : "no: " + why_none_arrives(*s), s->source);
 }
 
-FactRow felt_on_plain(const Facts& f) {
-  const std::string name = "scales on an unquantized cache";
-  switch (scales_felt_on_plain(f)) {
-    case Trait::Yes:
-      return known(name, "multiplied in all the same", "server, version and attention backend");
-    case Trait::No:
-      return known(name, "without effect", "server, version and checkpoint");
-    case Trait::Unknown:
+/// "run: SGLang 0.5.23, flashinfer"; older versions were read.
+std::string source_of_use(const Facts& f) {
+  const std::string backend = backend_of(f);
+  return (server_of_table(f) ? "run: " : "read: ") + std::string(name_of(f.server)) +
+         (f.version ? " " + str(*f.version) : "") + (backend.empty() ? "" : ", " + backend);
+}
+
+FactRow applied(const Facts& f) {
+  const std::string name = "scales are applied";
+  const bool none = f.checkpoint && f.checkpoint->has_tensors && f.checkpoint->n_scales() == f.checkpoint->n_unit;
+  switch (f.scale_use) {
+    case ScaleUse::Nowhere:
+      return known(name, "nowhere", none ? f.checkpoint->path : source_of_use(f));
+    case ScaleUse::Both:
+      return known(name, "when written and when read", source_of_use(f));
+    case ScaleUse::ReadAlone:
+      return known(name, "when read alone", source_of_use(f));
+    case ScaleUse::WrittenAlone:
+      return known(name, "when written alone", source_of_use(f));
+    case ScaleUse::Unknown:
       break;
   }
-  return open(name, "server, version, attention backend and checkpoint");
+  const bool by_cache = f.cache.quantized == Trait::Unknown && !f.cache.open.empty();
+  return open(name, by_cache ? f.cache.open : "server, version, attention backend and checkpoint");
 }
 
 FactRow trait(const std::string& name, Trait t, const Facts& f) {
@@ -167,7 +173,7 @@ std::vector<FactRow> fact_rows(const Facts& f) {
       in_checkpoint(f),
       in_file(f),
       delivered(f),
-      felt_on_plain(f),
+      applied(f),
       trait("hybrid (recurrent layers)", f.model.hybrid, f),
       trait("MLA", f.model.latent, f),
       state(f),

@@ -147,17 +147,18 @@ Found decode_sums_otherwise(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-/// A type that these versions serve on GPUs of capabilities `from` on and below `to` alone.
+/// A type that these versions serve on NVIDIA's GPUs of capabilities `from` on and below `to` alone.
 struct OnlyOn {
   Engine server;
   std::string_view type;
   EngineVersions versions;
   int from, to;
 };
-// flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4), kv_cache_hook.py of SGLang 0.5.23 and
-// server_args.py of 0.5.16.
+// flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4; rocm.py of 0.24.0 and 0.33.0 does not
+// choose it, and refuses it where it is asked for), kv_cache_hook.py of SGLang 0.5.23 and server_args.py of 0.5.16.
 constexpr std::array kOnlyOn = {
     OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 32, 0}}, 100, 110},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, 80, 130},
     OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, 100, 130},
     OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, 100, 130},
 };
@@ -168,7 +169,8 @@ Found type_of_other_gpus(const Facts& f) {
     return f.is(o.server) && o.versions.hold(f.version) && f.cache.name.starts_with(o.type) &&
            !f.cache.name.ends_with("_ds_mla");
   });
-  const bool refused = line != kOnlyOn.end() && capability > 0 && (capability < line->from || capability >= line->to);
+  const bool known = capability > 0 || f.gpu->rocm;
+  const bool refused = line != kOnlyOn.end() && known && (capability < line->from || capability >= line->to);
   return refused ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), f.cache_text()) : Found{};
 }
 
@@ -181,8 +183,10 @@ Found several_requests(const Facts& f) {
 constexpr CombinationRule kRules[] = {
     {{"B23", Fatal, Established,
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
-      "{fp8}; vLLM serves nvfp4 there from 0.32 on",
-      "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, sglang 0.5.16 to 0.5.23; vllm issue 43562",
+      "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",
+      "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, 0.33.0 platforms/rocm.py, sglang 0.5.16 to 0.5.23; "
+      "vllm "
+      "issue 43562",
       Cause::FormatUnsupported, 9, "B08 LG79"},
      kFlags | kGpu | kKnownServer | kQuantized,
      type_of_other_gpus},

@@ -64,7 +64,8 @@ constexpr std::array kNeeds = {
          [](const Facts& f) {
            // Where the other needs hold: else these say what is open.
            const bool asks = f.is(Engine::Sglang) && f.model.latent == Trait::Yes && f.checkpoint;
-           return asks ? misreads_latent_rows(scale_reader(f)) : Trait::Yes;
+           if (!asks || f.scale_use != ScaleUse::Unknown) return trait_of(!asks || f.scale_use == ScaleUse::ReadAlone);
+           return Trait::Unknown;
          },
          "an attention backend and a version whose reading of MLA rows was checked"},
     Need{kCalibrated, [](const Facts& f) { return given(has_calibrated_scales(f)); }, "scales other than 1.0"},
@@ -112,8 +113,6 @@ int64_t n_ranks(const Facts& f) {
       return std::max<int64_t>(1, std::atoll(value.c_str()));
   return 1;
 }
-
-bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
 
 std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 

@@ -79,8 +79,6 @@ Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view>
 /// The tensor-parallel size of the command; 1 where it says none.
 int64_t n_ranks(const Facts& facts);
 
-/// Whether the project's own plug-in sets the scales.
-bool uses_plugin(const Facts& facts);
 /// "2 scales"
 std::string count(size_t n, const std::string& what);
 /// Output that no sound model writes was given, or is in the log.

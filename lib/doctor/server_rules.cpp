@@ -19,7 +19,7 @@ Found heads_not_native(const Facts& f) {
 Found latent_and_broken(const Facts& f) { return looks_broken(f) ? found_with_backend(f) : Found{}; }
 
 Found scales_on_plain_cache(const Facts& f) {
-  return scales_felt_on_plain(f) == Trait::Yes ? found_with_backend(f) : Found{};
+  return f.scale_use == ScaleUse::ReadAlone ? found_with_backend(f) : Found{};
 }
 
 Found compressed_scales(const Facts& f) {
@@ -60,11 +60,12 @@ Found sparse_in_16_bits(const Facts& f) {
 }
 
 Found cache_not_quantized(const Facts& f) {
-  return scales_felt_on_plain(f) == Trait::No ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
+  const bool sound = f.scale_use == ScaleUse::Nowhere || f.scale_use == ScaleUse::Both;
+  return sound ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
 }
 
 Found may_apply_scales(const Facts& f) {
-  return scales_felt_on_plain(f) == Trait::Unknown ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
+  return f.scale_use == ScaleUse::Unknown ? found_in_flags(f, {"kv-cache-dtype"}, f.cache_text()) : Found{};
 }
 
 // Of one run both cannot be.

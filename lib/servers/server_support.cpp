@@ -293,6 +293,10 @@ Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
   return vllm_effect(s, loader, spelling);
 }
 
+bool misreads_rows(const ServerSupport& s) {
+  return s.server.kind == ServerKind::Sglang && s.loader.starts_with("latent") && !is_sparse(s);
+}
+
 Effect effect_of_orphan(const ServerSupport& s) {
   const LoaderLine& loader = loader_named(s.server.kind, s.loader);
   if (stops_at(loader, s.carrier)) return Effect::Crash;

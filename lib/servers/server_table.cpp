@@ -78,7 +78,8 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{
         "latent, sparse", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
         "its FP8 pool of latent rows gives every 128 channels of a row a scale of their own, or, with the trtllm "
-        "backends, writes them without dividing by one"},
+        "backends, writes them without dividing by one, while these multiply on reading: any value but 1 is wrong "
+        "there"},
     LoaderLine{"unwired", Attention, 0, 0, Warned, Warned, Warned, kNoConfig},
     LoaderLine{"unwired, quiet", Attention, 0, 0, Dropped, Dropped, Dropped, kNoConfig},
     LoaderLine{"unwired or crash", Attention, 0, 0, Crash, Crash, Crash, kNoConfig},

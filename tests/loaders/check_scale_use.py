@@ -7,7 +7,7 @@ arguments what the README says of each. Whether a name in a file reaches the lay
 
 What a run does is one of: 'applied' (divided when written, multiplied when read), 'unused' (neither), 'garbage' (one of the two) and
 'stops'; RESULTS gets it, for scales that are alike and not 1.0. Of doctor, F13 and C22 are what it finds of garbage, B04 of a stop; the fact
-'scales on an unquantized cache' says the rest.
+'scales are applied' says the rest.
 """
 
 import json
@@ -52,15 +52,15 @@ def told(kvcal, folder, server, version, command):
 
 def differs(truth, is_plain, facts, ids):
     """What doctor says that the run does not do, in words; "" where they agree, None where doctor says that it does not know."""
-    fact = facts["scales on an unquantized cache"]
+    fact = facts["scales are applied"]
     blamed = ids & {"F13", "C22"}
     if truth == "stops":
         return "" if ids & {"B04"} else None if is_plain and fact is None else "no word of the stop"
     if truth == "garbage" and "W01" in ids:
         return "says that the scales cannot be what is wrong"
     if truth == "garbage":
-        return "" if blamed | ids & {"C05"} else None if is_plain and fact is None else "garbage is not found"
-    if blamed or (is_plain and fact == "multiplied in all the same"):
+        return f"says that scales are applied {fact}" if fact not in (None, "when read alone") else "" if blamed | ids & {"C05"} else None if is_plain and fact is None else "garbage is not found"
+    if blamed or fact == "when read alone":
         return f"{sorted(blamed)} of a run that is sound"
     if ids & {"C18", "F12"} and truth == "applied":
         return "says that scales are not used"

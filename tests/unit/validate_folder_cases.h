@@ -265,6 +265,7 @@ inline ScaleFolder golden_folder(const std::string& name, const std::string& pre
 inline std::vector<FolderCase> special_cases() {
   const auto nothing = [](ScaleFolder&) {};
   const ScaleFolder latent = golden_folder("deepseek_v3", "model.", {0, 1, 2}, ".k_proj.k_scale", ".v_proj.v_scale");
+  const ScaleFolder sparse = golden_folder("deepseek_v32", "model.", {0, 1, 2}, ".k_proj.k_scale", ".v_proj.v_scale");
   return {
       {"hybrid", golden_folder("qwen3_5", "model.", {3}), {"vllm", "sglang"}, {"C04", "S25"}, nothing},
       {"hybrid, linear layer",
@@ -274,6 +275,7 @@ inline std::vector<FolderCase> special_cases() {
        set_scale("model.layers.0.linear_attn.k_scale", 0.01F)},
       {"latent, vLLM", latent, {"vllm"}, {"S25", "V02"}, nothing},
       {"latent, SGLang", latent, {"sglang"}, {"S25", "V07"}, nothing},
+      {"sparse, SGLang", sparse, {"sglang"}, {"S25", "V02"}, nothing},  // backends differ
       {"latent, two scales", latent, {}, {"C05", "S25"}, set_scale(attention_of(0) + ".v_proj.v_scale", 0.02F)},
   };
 }
