@@ -203,6 +203,14 @@ void take_gpu(Facts& facts, std::string_view line, size_t at, const Evidence& fr
   facts.gpu_from = from;
 }
 
+// "Your device 'Tesla V100-DGXS-32GB' (with compute capability 7.0) doesn't support torch.bfloat16."
+void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view rest = line.substr(std::min(line.size(), line.find('\'', at)));
+  if (facts.gpu || rest.empty()) return;
+  facts.gpu = parse_gpu(rest.substr(1, rest.find('\'', 1) - 1));
+  facts.gpu_from = from;
+}
+
 void names_rocm(Facts& facts, std::string_view, size_t, const Evidence& from) {
   if (facts.gpu) return;
   facts.gpu = Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""};
@@ -262,6 +270,7 @@ constexpr std::array kFacts = {
     FactLine{"Using KV cache dtype:", dtype_of_sglang},
     FactLine{"Load weight begin. avail mem=", names_sglang},
     FactLine{"device_name=", take_gpu},
+    FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform rocm", names_rocm},
 };
 

@@ -1,5 +1,6 @@
 #include "doctor/input_kind.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/json.h"
@@ -45,7 +46,7 @@ std::string_view first_command(std::string_view text) {
 bool is_command(std::string_view text) {
   const std::string_view command = first_command(text);
   const size_t line = std::min(command.find('\n'), command.size());
-  const size_t logs = std::min(text.find(" INFO "), text.find(" WARNING "));
+  const size_t logs = std::min({text.find(" INFO "), text.find(" WARNING "), text.find("Error:")});
   const bool starts = find_serve_command(command.substr(0, line)) || bare_arguments(command);
   return starts && logs == std::string_view::npos;
 }

@@ -41,7 +41,7 @@ constexpr LogLine kLines[] = {
      {"LG44", Fatal, Established, "scales per head in a checkpoint whose quantization method takes one per layer", "",
       "kvcal export ... --granularity tensor", "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py",
       Cause::ScalesRefused, 9}},
-    {"fp8_e5m2 kv-cache is not supported with fp8 checkpoints",
+    {"fp8_e5m2 kv-cache is not supported with",
      {"LG10", Fatal, Established,
       "vLLM takes no E5M2 cache with this checkpoint: where it carries FP8 KV scales, and before 0.24 with any "
       "quantization that could carry them",

@@ -39,13 +39,7 @@ Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cach
 // Where layers differ in width, scales of one lie where those of another are looked for.
 Found token_scales_of_widths(const Facts& f) {
   const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes;
-  return here ? found_in_flags(f, {"kv-cache-dtype"}, "vLLM " + str(*f.version)) : Found{};
-}
-
-Found token_scales_and_prefixes(const Facts& f) {
-  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes &&
-                    f.flag("no-enable-prefix-caching") == nullptr;
-  return here ? found_in_flags(f, {"kv-cache-dtype", "enable-prefix-caching"}) : Found{};
+  return here ? found_in_flags(f, {"kv-cache-dtype"}, f.version ? "vLLM " + str(*f.version) : "") : Found{};
 }
 
 Found first_v1(const Facts& f) {
@@ -140,12 +134,12 @@ constexpr CombinationRule kRules[] = {
      "",
      {.until = {0, 25, 2}}},
     {{"B25", Warning, Reported,
-      "scales per token and head, layers whose heads differ in width, and prefix caching: pieces of other texts inside "
-      "sound ones were reported while the cache was full",
-      "that this version does it: reported for 0.26", "--no-enable-prefix-caching, or {control}",
-      "vllm issue 50702, open", Cause::KernelDefect, 5},
+      "scales per token and head, and layers whose heads differ in width: wrong pieces in sound answers were reported, "
+      "with prefix caching while the cache was full, without it among the first tokens",
+      "that this version does it: reported for 0.26", "{control}, and compare", "vllm issues 50702, 50749, open",
+      Cause::KernelDefect, 5},
      kFlags | kVllm | kQuantized,
-     token_scales_and_prefixes},
+     token_scales_of_widths},
     {{"B27", Error, Established,
       "the V1 engine of vLLM 0.7 stores an FP8 cache and hands it to a kernel that is told neither type nor scales: "
       "garbage",
