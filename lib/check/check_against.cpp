@@ -25,12 +25,6 @@ struct Measured {
 
 std::string times(double factor) { return number_text(std::round(factor * 100) / 100) + "x"; }
 
-bool has_none(const FolderUnderTest& f) {
-  return f.stored.unlisted.empty() && std::ranges::none_of(f.stored.tensors, [](const StoredScale& s) {
-           return s.owner == StoredScale::Owner::Cache && !s.zero_point;
-         });
-}
-
 /// Share of the values beyond the largest that FP8 holds at this scale, over all heads.
 double clipped_share(const SiteStatistics& s, double limit) {
   uint64_t beyond = 0, all = 0;
@@ -91,7 +85,7 @@ class Comparison {
         r_(r),
         max_(r.artifact.quantization.max),
         report_(report),
-        judges_absent_(is_judged_at_one(f, r) && has_none(f)) {}
+        judges_absent_(is_judged_at_one(f, r) && f.stored.unlisted.empty() && !f.stored.any_of_caches()) {}
 
   void layer(const ArtifactLayer& l, const KvLayout& cache) {
     const StoredScale *key = only(cache, Site::Key), *value = only(cache, Site::Value);

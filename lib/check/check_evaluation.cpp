@@ -26,11 +26,6 @@ const char* rule_of(EvaluationFault::About about) {
   return "A06";
 }
 
-void compare_evaluated(const char* rule, const std::string& path, const char* what, const std::string& expected,
-                       const std::string& actual, Report& report) {
-  if (actual != expected) report.add(rule, path, what, expected, actual);
-}
-
 std::string listed(const std::set<int64_t>& layers) {
   std::string text;
   for (const int64_t layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
@@ -64,23 +59,22 @@ void check_evaluation(const SavedEvaluation& evaluation, Report& report) {
 
 void check_evaluated_model(const SavedEvaluation& evaluation, const ModelIdentity& model, Report& report) {
   report.evaluated({"M01", "M02", "M03", "M04", "D04", "D05"});
-  compare_evaluated("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
-                    evaluation.model.config_sha256, report);
-  compare_evaluated(model.was(evaluation.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
-                    "the fingerprint of the checkpoint's weights", model.weights_fingerprint,
-                    evaluation.model.weights_fingerprint, report);
-  compare_evaluated("M03", "model.architecture", "the architecture", model.spec.architecture,
-                    evaluation.model.architecture, report);
-  compare_evaluated("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
-                    std::to_string(evaluation.model.n_layers), report);
+  report.compare("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
+                 evaluation.model.config_sha256);
+  report.compare(model.was(evaluation.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
+                 "the fingerprint of the checkpoint's weights", model.weights_fingerprint,
+                 evaluation.model.weights_fingerprint);
+  report.compare("M03", "model.architecture", "the architecture", model.spec.architecture,
+                 evaluation.model.architecture);
+  report.compare("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
+                 std::to_string(evaluation.model.n_layers));
   std::set<int64_t> owners, alone, chosen;
   for (const KvLayout& layout : model.spec.caches) owners.insert(layout.layer);
   for (const SavedLayer& layer : evaluation.layers) alone.insert(layer.index);
-  if (!alone.empty())
-    compare_evaluated("D04", "layers", "the layers with a cache", listed(owners), listed(alone), report);
+  if (!alone.empty()) report.compare("D04", "layers", "the layers with a cache", listed(owners), listed(alone));
   if (!evaluation.recipe) return;
   for (const auto& [layer, format] : evaluation.recipe->layers) chosen.insert(layer);
-  compare_evaluated("D05", "recipe.layers", "the layers with a cache", listed(owners), listed(chosen), report);
+  report.compare("D05", "recipe.layers", "the layers with a cache", listed(owners), listed(chosen));
 }
 
 void check_evaluated_scales(const SavedEvaluation& evaluation, const std::string& named, const std::string& beside,

@@ -22,11 +22,7 @@ std::vector<float> bias_of(const FolderUnderTest& f, const KvLayout& cache) {
   if (!info || normed || !is_plain(*info) || info->shape.elements() != cache.n_kv_heads * cache.head_dim_k ||
       info->shape.elements() > kMostBias)
     return {};
-  std::vector<std::byte> bytes(info->bytes);
-  f.checkpoint.read(info->name, 0, bytes);
-  std::vector<float> bias(static_cast<size_t>(info->shape.elements()));
-  convert_to_float(info->dtype, bytes.data(), bias.data(), bias.size());
-  return bias;
+  return floats_of(f.checkpoint, *info);
 }
 
 double largest_of(const std::vector<float>& bias) {

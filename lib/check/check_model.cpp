@@ -7,32 +7,27 @@
 namespace kvcal {
 namespace {
 
-void compare(const char* rule, const std::string& path, const char* what, const std::string& expected,
-             const std::string& actual, Report& report) {
-  if (actual != expected) report.add(rule, path, what, expected, actual);
-}
-
 void check_identity(const Artifact& a, const ModelIdentity& model, Report& report) {
-  compare("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
-          a.model.config_sha256, report);
+  report.compare("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
+                 a.model.config_sha256);
   if (std::ranges::find(a.model.also_valid_for, model.weights_fingerprint) == a.model.also_valid_for.end())
-    compare(model.was(a.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
-            "the fingerprint of the checkpoint's weights", model.weights_fingerprint, a.model.weights_fingerprint,
-            report);
-  compare("M03", "model.architecture", "the architecture", model.spec.architecture, a.model.architecture, report);
-  compare("M03", "model_type", "the model type", model.spec.model_type, a.model_type, report);
-  compare("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
-          std::to_string(a.model.n_layers), report);
+    report.compare(model.was(a.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
+                   "the fingerprint of the checkpoint's weights", model.weights_fingerprint,
+                   a.model.weights_fingerprint);
+  report.compare("M03", "model.architecture", "the architecture", model.spec.architecture, a.model.architecture);
+  report.compare("M03", "model_type", "the model type", model.spec.model_type, a.model_type);
+  report.compare("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
+                 std::to_string(a.model.n_layers));
 }
 
 void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model, const std::string& path,
                  Report& report) {
-  compare("M05", path + ".name", "the module that owns the cache", module_name(model.tensor_prefix, layout), l.name,
-          report);
+  report.compare("M05", path + ".name", "the module that owns the cache", module_name(model.tensor_prefix, layout),
+                 l.name);
   const auto number = [&](const char* member, int64_t expected, int64_t actual) {
-    compare("M06", path + "." + member, "the layer's shape", std::to_string(expected), std::to_string(actual), report);
+    report.compare("M06", path + "." + member, "the layer's shape", std::to_string(expected), std::to_string(actual));
   };
-  compare("M06", path + ".kind", "the kind of cache", layout.kind, l.kind, report);
+  report.compare("M06", path + ".kind", "the kind of cache", layout.kind, l.kind);
   number("n_heads", layout.n_heads, l.n_heads);
   number("n_kv_heads", layout.n_kv_heads, l.n_kv_heads);
   if (!layout.is_mla() || !l.is_mla())
@@ -90,11 +85,11 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
     const LayerSpec& spec = model.spec.layers[static_cast<size_t>(layer.index)];
     if (spec.cache >= 0) continue;  // S07
     const std::string path = "layers_without_kv[" + std::to_string(i) + "].";
-    compare("M07", path + "kind", "the kind of the layer", std::string(name_of(spec.kind)), layer.kind, report);
+    report.compare("M07", path + "kind", "the kind of the layer", std::string(name_of(spec.kind)), layer.kind);
     const bool shares = spec.shares_cache >= 0;
-    compare("M07", path + "shares_kv_with", "the layer whose cache it uses",
-            shares ? std::to_string(model.spec.caches[static_cast<size_t>(spec.shares_cache)].layer) : "none",
-            layer.shares_kv_with ? std::to_string(*layer.shares_kv_with) : "none", report);
+    report.compare("M07", path + "shares_kv_with", "the layer whose cache it uses",
+                   shares ? std::to_string(model.spec.caches[static_cast<size_t>(spec.shares_cache)].layer) : "none",
+                   layer.shares_kv_with ? std::to_string(*layer.shares_kv_with) : "none");
   }
 }
 

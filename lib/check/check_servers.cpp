@@ -24,11 +24,6 @@ void check_names(const FolderUnderTest& f, const ServedScales& served, Report& r
   }
 }
 
-bool any_cache_scale(const FolderUnderTest& f) {
-  return std::any_of(f.stored.tensors.begin(), f.stored.tensors.end(),
-                     [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
-}
-
 /// Whether something is lost where none arrives: a server without scales has 1.0.
 bool any_but_one(const FolderUnderTest& f) {
   return std::ranges::any_of(f.stored.tensors, [](const StoredScale& s) {
@@ -75,7 +70,7 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
   for (const ServedScales::Stop& stop : served.draft_stops)
     report.add({"V11", stop.tensor, name, "to start where it drafts tokens", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
-  if (!any_cache_scale(f)) return;
+  if (!f.stored.any_of_caches()) return;
   const bool takes = served.support.loads || misreads_rows(served.support);
   if (!takes && served.support.served && any_but_one(f))
     report.add({"V02", "", name + " " + std::string(served.support.architecture), "", served.support.why_not, 0,

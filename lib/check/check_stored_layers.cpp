@@ -14,11 +14,6 @@ std::string module_of(const FolderUnderTest& f, const KvLayout& cache) {
   return module_name(f.stored.tensor_prefix, cache);
 }
 
-bool has_cache_scales(const FolderUnderTest& f) {
-  return std::any_of(f.stored.tensors.begin(), f.stored.tensors.end(),
-                     [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
-}
-
 /// Servers give such a layer a scale of its own to read with: it must be the one that the cache was written with.
 void check_reader(const FolderUnderTest& f, const StoredScale& s, Report& report) {
   if (s.zero_point || s.site == Site::Query || s.site == Site::Probability) return;
@@ -110,7 +105,7 @@ void check_stored_layers(const FolderUnderTest& f, bool needs_none, Report& repo
   report.evaluated({"C04", "C05", "C08", "C10", "C17", "F08", "S06", "S07", "S20", "S25", "V10"});
   for (const StoredScale& s : f.stored.tensors) check_owner(f, s, report);
   note_shape_of_model(f, report);
-  if (!has_cache_scales(f)) return check_none(f, needs_none, report);
+  if (!f.stored.any_of_caches()) return check_none(f, needs_none, report);
   for (const KvLayout& cache : f.spec.caches) check_cache(f, cache, report);
   // No server takes one of a latent row.
   if (!f.bare_mtp.empty() && !f.spec.caches.back().is_mla())

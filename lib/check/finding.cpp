@@ -19,6 +19,11 @@ void Report::add(Finding finding) {
   findings.push_back(std::move(finding));
 }
 
+void Report::compare(std::string_view rule, const std::string& path, const char* what, const std::string& expected,
+                     const std::string& actual) {
+  if (actual != expected) add(rule, path, what, expected, actual);
+}
+
 void Report::merge(const Report& other, const std::string& file) {
   evaluated_.insert(evaluated_.end(), other.evaluated_.begin(), other.evaluated_.end());
   for (Finding finding : other.findings) {

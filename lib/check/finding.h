@@ -29,6 +29,9 @@ class Report {
   void add(std::string_view rule, std::string path, std::string what, std::string expected = "",
            std::string actual = "");
   void add(Finding finding);
+  /// Adds one where both differ.
+  void compare(std::string_view rule, const std::string& path, const char* what, const std::string& expected,
+               const std::string& actual);
   /// Everything of another report, as found in `file`.
   void merge(const Report& other, const std::string& file);
   /// Why the rules that were not looked at were not: "needs --model", where an option would have them looked at.

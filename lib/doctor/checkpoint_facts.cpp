@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/text_prefix.h"
 #include "export/record.h"
 #include "model/architecture.h"
@@ -17,18 +18,11 @@ namespace {
 
 using Site = KvScaleName::Site;
 
-constexpr size_t kMostBiasElements = size_t{1} << 20;
+constexpr int64_t kMostElements = int64_t{1} << 20;
 
-// The elements as float; nothing for types that hold no numbers of this kind.
+// Nothing for types that hold no numbers of this kind.
 std::vector<float> values_of(const Checkpoint& checkpoint, const TensorInfo& info) {
-  const bool known = info.dtype == DType::F32 || info.dtype == DType::BF16 || info.dtype == DType::F16;
-  const size_t n = info.bytes * 8 / static_cast<size_t>(bits_of(info.dtype));
-  if (!known || n == 0 || n > kMostBiasElements) return {};
-  std::vector<std::byte> bytes(info.bytes);
-  checkpoint.read(info.name, 0, bytes);
-  std::vector<float> values(n);
-  convert_to_float(info.dtype, bytes.data(), values.data(), n);
-  return values;
+  return is_plain(info) && info.shape.elements() <= kMostElements ? floats_of(checkpoint, info) : std::vector<float>{};
 }
 
 // Counts of all scale tensors, those of towers and draft heads included.

@@ -60,12 +60,9 @@ void take_config(const Json& config, ModelTraits& model) {
   model.from_config = true;
   model.model_type = text_at(text, "model_type");
   if (model.model_type.empty()) model.model_type = text_at(config, "model_type");
-  const Json* architectures = find_member(config, "architectures");
-  if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
-      architectures->front().is_string())
-    model.architecture = architectures->front().get<std::string>();
   model.hybrid = trait_of(has_recurrent_layer(text) || names_recurrent_layers(text));
   take_config(config, model.state);
+  model.architecture = model.state.architecture;
   model.latent = trait_of(integer_or_zero(text, "kv_lora_rank") > 0);
   model.multimodal = trait_of(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
   model.key_bias = trait_of(has_key_bias(text, model.model_type));

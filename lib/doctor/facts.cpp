@@ -13,10 +13,8 @@ namespace {
 // Of names as people write them, in lower case without separators: "Qwen/Qwen3.5-35B-A3B" -> "qwenqwen3535ba3b".
 std::string squeezed(std::string_view name) {
   std::string out;
-  for (const char c : name) {
-    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) out += c;
-  }
+  for (const char c : name)
+    if (is_letter_or_digit(c)) out += lower_case(c);
   return out;
 }
 

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/json.h"
+#include "base/json_text.h"
 
 namespace kvcal {
 namespace {
-
-std::string text_of(const Json& object, const char* key) {
-  const Json* value = object.is_object() ? find_member(object, key) : nullptr;
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
 
 /// {"content": [{"token": " a", ...}, ...]} of chats, {"tokens": [" a", ...]} of completions.
 std::vector<std::string> tokens_of(const Json& logprobs) {
@@ -20,7 +15,7 @@ std::vector<std::string> tokens_of(const Json& logprobs) {
     const Json* list = logprobs.is_object() ? find_member(logprobs, key) : nullptr;
     if (list == nullptr || !list->is_array()) continue;
     for (const Json& token : *list)
-      tokens.push_back(token.is_string() ? token.get<std::string>() : text_of(token, "token"));
+      tokens.push_back(token.is_string() ? token.get<std::string>() : text_at(token, "token"));
   }
   return tokens;
 }
@@ -64,8 +59,8 @@ std::vector<double> tied_logits_of(const Json& logprobs) {
 
 // Servers before and after the field got its short name.
 std::string reasoning_of(const Json& message) {
-  const std::string reasoning = text_of(message, "reasoning");
-  return reasoning.empty() ? text_of(message, "reasoning_content") : reasoning;
+  const std::string reasoning = text_at(message, "reasoning");
+  return reasoning.empty() ? text_at(message, "reasoning_content") : reasoning;
 }
 
 bool calls_tools(const Json& message) {
@@ -76,8 +71,8 @@ bool calls_tools(const Json& message) {
 ResponseText response_of(const Json& choice) {
   ResponseText response;
   const Json* message = find_member(choice, "message");
-  response.text = message != nullptr ? text_of(*message, "content") : text_of(choice, "text");
-  response.finish_reason = text_of(choice, "finish_reason");
+  response.text = message != nullptr ? text_at(*message, "content") : text_at(choice, "text");
+  response.finish_reason = text_at(choice, "finish_reason");
   if (message != nullptr && response.text.empty() && !calls_tools(*message)) {
     response.text = reasoning_of(*message);
     response.only_reasoning = !response.text.empty();

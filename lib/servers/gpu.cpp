@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/letter_case.h"
 
 namespace kvcal {
 namespace {
@@ -118,11 +119,8 @@ constexpr size_t kLongestName = 200;  // regular expressions recurse
 std::string words_in(std::string_view text) {
   std::string out;
   for (const char c : text)
-    if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'))
-      out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    else if (!out.empty() && out.back() != ' ')
-      out += ' ';
-  return out;
+    if (is_letter_or_digit(c) || (!out.empty() && out.back() != ' ')) out += is_letter_or_digit(c) ? c : ' ';
+  return upper_case(out);
 }
 
 bool names(std::string_view words, const KnownGpu& gpu) {
@@ -224,9 +222,7 @@ std::optional<Gpu> parse_gpu(std::string_view text) {
   if (gpu.capability > 0) return gpu;
   if (const size_t at = name.find("GFX"); at != std::string::npos && name.size() > at + 3) {
     gpu.rocm = true;
-    gpu.gfx = "gfx" + name.substr(at + 3, name.find(' ', at) - at - 3);
-    std::transform(gpu.gfx.begin(), gpu.gfx.end(), gpu.gfx.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    gpu.gfx = "gfx" + lower_case(name.substr(at + 3, name.find(' ', at) - at - 3));
     return gpu;
   }
   std::vector<KnownGpu> named;

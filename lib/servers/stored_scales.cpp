@@ -152,6 +152,10 @@ std::vector<const StoredScale*> StoredScales::of(int cache, KvScaleName::Site si
   return found;
 }
 
+bool StoredScales::any_of_caches() const {
+  return std::ranges::any_of(tensors, [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
+}
+
 bool StoredScales::reads_as_written(const StoredScale& reader, const ModelSpec& spec) const {
   const auto written = of(spec.layers[static_cast<size_t>(reader.layer)].shares_cache, reader.site);
   return !written.empty() && written[0]->values == reader.values;

@@ -53,6 +53,9 @@ struct StoredScales {
   /// The scales of a site of a cache, without zero points: none, one, or several spellings.
   std::vector<const StoredScale*> of(int cache, KvScaleName::Site site) const;
 
+  /// Whether any tensor is a scale of a cache, of whatever site.
+  bool any_of_caches() const;
+
   /// Whether a layer that reads another's cache (Owner::SharedKv) reads with the scale that it was written with.
   bool reads_as_written(const StoredScale& reader, const ModelSpec& spec) const;
 };
