@@ -180,6 +180,11 @@ Found several_requests(const Facts& f) {
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype", "decode-attention-backend"})) : Found{};
 }
 
+Found nvfp4_of_datacenter(const Facts& f) {
+  const bool here = f.gpu->capability >= 100 && f.gpu->capability < 110 && f.cache.name.starts_with("nvfp4");
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
+}
+
 constexpr CombinationRule kRules[] = {
     {{"B23", Fatal, Established,
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
@@ -196,6 +201,12 @@ constexpr CombinationRule kRules[] = {
       Cause::KernelDefect, 5},
      kFlags | kGpu | kSglang | kQuantized,
      several_requests},
+    {{"B31", Warning, Reported,
+      "a hybrid's NVFP4 cache read by TensorRT-LLM's kernels: empty answers were reported where FP8 was right",
+      "that this version does it: reported for Qwen3.5-397B on B200 with a build of 0.28.1", "{fp8}, and compare",
+      "vllm issue 55673, open", Cause::KernelDefect, 5},
+     kFlags | kGpu | kVllm | kHybrid | kQuantized,
+     nvfp4_of_datacenter},
     {{"B19", Note, Reported,
       "with an FP8 cache on Hopper, FlashAttention 3 takes keys in tiles of 96 for one query and of 192 for many: "
       "log-probabilities of generated tokens differ from those of the same text read as a prompt, by more than in BF16",

@@ -31,7 +31,8 @@ Found long_context(const Facts& f) {
 }
 
 Found nvfp4_hybrid(const Facts& f) {
-  return f.cache.name.starts_with("nvfp4") ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+  const bool other_gpu = f.gpu && (f.gpu->capability < 120 || f.gpu->capability >= 130);
+  return f.cache.name.starts_with("nvfp4") && !other_gpu ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
 Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cache-dtype"}); }
