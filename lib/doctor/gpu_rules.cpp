@@ -190,8 +190,7 @@ constexpr CombinationRule kRules[] = {
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
       "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",
       "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, 0.33.0 platforms/rocm.py, sglang 0.5.16 to 0.5.23; "
-      "vllm "
-      "issue 43562",
+      "vllm issue 43562",
       Cause::FormatUnsupported, 9, "B08 LG79"},
      kFlags | kGpu | kKnownServer | kQuantized,
      type_of_other_gpus},
