@@ -22,6 +22,14 @@ inline bool below(double figure, double limit) { return figure < limit * (1 - 1e
 /// Rule S15: the share of a format's range that the largest magnitude may take, so that other prompts have room.
 inline constexpr double kMostInUse = 0.9;
 
+inline constexpr double kSlack = 1e-5;  // of magnitudes and scales that are stored as float32
+
+/// A number that other conventions divide by, or 0.
+int convention_of(double divisor);
+
+/// What a scale more likely is than just too small: undivided (S10), inverted (S09), or that (S14), or nothing.
+const char* cause_of_misfit(double scale, double absmax, double max);
+
 /// Format, version, schema, members that nobody knows. What check_numbers found is not said again.
 void check_schema_of(const Json& document, std::string_view schema, Report& report);
 

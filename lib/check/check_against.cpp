@@ -1,7 +1,7 @@
 // The scales of a checkpoint against what was measured: too small by how much, how many values are clipped.
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <functional>
 
 #include "artifact/delivery.h"
 #include "artifact/nvfp4_scale.h"
@@ -15,7 +15,6 @@ namespace {
 
 using Site = KvScaleName::Site;
 
-constexpr double kSlack = 1e-5;
 constexpr double kBf16 = 1.0 / 256;  // one rounding of a scale to bf16
 
 struct Measured {
@@ -25,42 +24,15 @@ struct Measured {
 
 std::string times(double factor) { return number_text(std::round(factor * 100) / 100) + "x"; }
 
-/// Share of the values beyond the largest that FP8 holds at this scale, over all heads.
-double clipped_share(const SiteStatistics& s, double limit) {
-  uint64_t beyond = 0, all = 0;
+/// Share of the values, zeros among them or not, whose magnitude `is_counted`, over all heads.
+double share_of(const SiteStatistics& s, bool with_zeros, const std::function<bool(double)>& is_counted) {
+  uint64_t counted = 0, all = 0;
   for (const HeadStatistics& head : s.heads) {
-    all += head.histogram.observations();
+    all += head.histogram.observations() - (with_zeros ? 0 : head.histogram.zeros);
     for (const auto& [code, n] : head.histogram.counts)
-      if (static_cast<double>(magnitude_of(code)) > limit) beyond += n;
+      if (is_counted(static_cast<double>(magnitude_of(code)))) counted += n;
   }
-  return all ? static_cast<double>(beyond) / static_cast<double>(all) : 0;
-}
-
-/// Share of the values that become zero, and of heads the smallest root mean square.
-double flushed_share(const SiteStatistics& s, double smallest) {
-  uint64_t below = 0, all = 0;
-  for (const HeadStatistics& head : s.heads) {
-    all += head.histogram.observations() - head.histogram.zeros;
-    for (const auto& [code, n] : head.histogram.counts)
-      if (static_cast<double>(magnitude_of(code)) < smallest) below += n;
-  }
-  return all ? static_cast<double>(below) / static_cast<double>(all) : 0;
-}
-
-/// Not 224: that is 448 with the headroom of 2 that FP8 gets for nothing.
-int convention_of(double divisor) {
-  constexpr std::array kKnown = {240, 200, 100, 127, 6, 2688};
-  for (const int known : kKnown)
-    if (std::fabs(divisor / known - 1) < 0.005) return known;
-  return 0;
-}
-
-/// What a scale that clips more likely is than just too small.
-const char* cause_of(double scale, double absmax, double max) {
-  const double inverted = std::fabs(std::log2(scale * absmax / max)), raw = std::fabs(std::log2(scale / absmax));
-  if (raw < 1 && raw < inverted && absmax > 8) return "S10";
-  if (inverted < 1.5 && inverted < std::fabs(std::log2(scale * max / absmax)) - 2) return "S09";
-  return absmax > max * scale * (1 + kSlack) ? "S14" : absmax > kMostInUse * max * scale ? "S15" : nullptr;
+  return all ? static_cast<double>(counted) / static_cast<double>(all) : 0;
 }
 
 /// Of producers that measured one part of what the scale is for: their scale is exactly that part's, and clips the
@@ -183,20 +155,23 @@ class Comparison {
 
   /// True when something was found.
   bool value(const StoredScale& s, double scale, double absmax, const Measured& m) {
-    const char* rule = cause_of(scale, absmax, max_);
+    const char* rule = cause_of_misfit(scale, absmax, max_);
+    if (!rule && absmax > kMostInUse * max_ * scale) rule = "S15";
     if (rule && rule == std::string_view("S14")) rule = cause_of_clipping(s, scale, *m.site);
     // Scales that this program chose are meant: those for the largest rotation may fall on any ratio, and those
     // near 1.0 flush what nothing feels.
     const bool own = std::fabs(scale / static_cast<double>(m.site->scale) - 1) < 0.01;
+    const auto is_flushed = [&](double x) { return x < scale * smallest(); };
     if (rule) {
       add(rule, s, "at least " + number_text(least(rule, absmax)), damage(scale, absmax, m));
-    } else if (m.statistics && !own && flushed_share(*m.statistics, scale * smallest()) > 0.01) {
+    } else if (const double flushed = m.statistics && !own ? share_of(*m.statistics, false, is_flushed) : 0;
+               flushed > 0.01) {
       add("S16", s, "at most 1 % flushed to zero",
-          number_text(std::round(1000 * flushed_share(*m.statistics, scale * smallest())) / 10) + " % at " +
-              number_text(scale));
+          number_text(std::round(1000 * flushed) / 10) + " % at " + number_text(scale));
       return true;
     }
-    if (const int known = convention_of(absmax / scale); known != 0 && !own)
+    // 224 is 448 with the headroom of 2 that FP8 gets for nothing.
+    if (const int known = convention_of(absmax / scale); known != 0 && known != 448 && known != 224 && !own)
       add("S11", s, number_text(max_), std::to_string(known));
     return rule != nullptr;
   }
@@ -218,8 +193,9 @@ class Comparison {
   std::string damage(double scale, double absmax, const Measured& m) const {
     std::string text = number_text(scale) + " for a largest magnitude of " + number_text(absmax);
     if (absmax > max_ * scale) text += ": too small by " + times(absmax / (max_ * scale));
+    const auto is_beyond = [&](double x) { return x > max_ * scale; };
     if (m.statistics && absmax > max_ * scale)
-      text += ", clips " + number_text(std::round(1e6 * clipped_share(*m.statistics, max_ * scale)) / 1e4) + " %";
+      text += ", clips " + number_text(std::round(1e6 * share_of(*m.statistics, true, is_beyond)) / 1e4) + " %";
     return text;
   }
 

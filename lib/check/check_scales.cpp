@@ -7,9 +7,22 @@
 #include "solve/format.h"
 
 namespace kvcal {
-namespace {
 
-constexpr double kSlack = 1e-5;  // the envelope is stored as a float32
+int convention_of(double divisor) {
+  constexpr std::array kKnown = {448, 240, 224, 200, 100, 127, 6, 2688};
+  for (const int known : kKnown)
+    if (std::fabs(divisor / known - 1) < 0.005) return known;
+  return 0;
+}
+
+const char* cause_of_misfit(double scale, double absmax, double max) {
+  const double inverted = std::fabs(std::log2(scale * absmax / max)), raw = std::fabs(std::log2(scale / absmax));
+  if (raw < 1 && raw < inverted && absmax > 8) return "S10";
+  if (inverted < 1.5 && inverted < std::fabs(std::log2(scale * max / absmax)) - 2) return "S09";
+  return absmax > max * scale * (1 + kSlack) ? "S14" : nullptr;
+}
+
+namespace {
 
 struct Bounds {
   double least = 0, most = 0;
@@ -39,30 +52,15 @@ bool fits(const ArtifactSite& site, const ArtifactQuantization& q) {
   return bounds_of(range_of(site), q).hold(site.scale);
 }
 
-/// A number that other conventions divide by, or 0.
-int convention_of(double divisor) {
-  constexpr std::array kKnown = {448, 240, 224, 200, 100, 127, 6, 2688};
-  for (const int known : kKnown)
-    if (std::fabs(divisor / known - 1) < 0.005) return known;
-  return 0;
-}
-
-const char* cause_of(double scale, double absmax, const ArtifactQuantization& q) {
-  const double inverted = std::fabs(std::log2(scale * absmax / q.max)), raw = std::fabs(std::log2(scale / absmax));
-  if (raw < 1 && raw < inverted && absmax > 8) return "S10";
-  if (inverted < 1.5 && inverted < std::fabs(std::log2(scale * q.max / absmax)) - 2) return "S09";
-  if (q.dtype == "fp8_e4m3fnuz" && convention_of(absmax / scale) == 224) return "S12";
-  if (absmax > q.max * scale * (1 + kSlack)) return "S14";
-  return "R01";
-}
-
 void report_misfit(double scale, double absmax, const Bounds& bounds, const ArtifactQuantization& q,
                    const std::string& path, Report& report) {
-  const std::string rule = cause_of(scale, absmax, q);
+  const int known = convention_of(absmax / scale);
+  const char* cause = cause_of_misfit(scale, absmax, q.max);
+  const std::string rule = cause ? cause : q.dtype == "fp8_e4m3fnuz" && known == 224 ? "S12" : "R01";
   report.add(rule, path, std::string(rule_named(rule).meaning),
              number_text(bounds.least) + (bounds.most > bounds.least ? " to " + number_text(bounds.most) : ""),
              number_text(scale) + " for a largest magnitude of " + number_text(absmax));
-  if (const int known = convention_of(absmax / scale); known != 0 && rule == "R01")
+  if (known != 0 && rule == "R01")
     report.add("S11", path, "largest magnitude / scale", number_text(absmax / bounds.least), std::to_string(known));
 }
 
