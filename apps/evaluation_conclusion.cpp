@@ -56,10 +56,22 @@ std::string top1_text(const Estimate& top1) {
   return text;
 }
 
+/// "; the KL grows with the position, by 3e-08 (95 %: 1e-08 to 5e-08) per 1,000 tokens"
+std::string slope_text(const Estimate& slope) {
+  const auto& i = slope.interval;
+  const bool is_undecided = !i || (i->low <= 0 && i->high > 0);
+  return std::string("; ") +
+         (is_undecided ? "whether the KL grows with the position is not decided: "
+          : i->low > 0 ? "the KL grows with the position, by "
+                       : "the KL does not grow with the position: ") +
+         estimate_text(slope) + " per 1,000 tokens";
+}
+
 /// A variant against the reference.
 Lines variant_text(const VariantEvidence& v) {
   if (v.n_not_finite > 0) return {};  // the notes above say so
-  return folded(said(v.name) + ": mean KL " + estimate_text(v.kl) + ", " + top1_text(v.top1));
+  return folded(said(v.name) + ": mean KL " + estimate_text(v.kl) + ", " + top1_text(v.top1) +
+                (v.kl_slope ? slope_text(*v.kl_slope) : ""));
 }
 
 std::string of_groups(int64_t n, const Conclusion& c) {
@@ -198,6 +210,8 @@ Lines shown_text(const Conclusion& conclusion, const std::optional<Looks>& looks
   text += evidence_text(conclusion.groups, looks) + variant_text(conclusion.of("scale_1.0"));
   if (conclusion.pair("file")) text += variant_text(conclusion.of("file"));
   for (const PairEvidence& pair : conclusion.pairs) text += pair_text(pair, conclusion);
+  for (const VariantEvidence& v : conclusion.variants)
+    if (v.kl_slope) text += variant_text(v);
   return text + answers_text(conclusion) + floor_text(conclusion);
 }
 

@@ -97,6 +97,7 @@ class Faults {
       estimate(v.kl, path + ".kl", 0, kAny);
       estimate(v.top1, path + ".top1", 0, 1);
       estimate(v.correct, path + ".correct", 0, 1);
+      estimate(v.kl_slope, path + ".kl_slope", -kAny, kAny);
     }
     for (const auto& [name, times] : c.times_floor) {
       known(name, "conclusion.times_floor." + name);

@@ -106,7 +106,7 @@ SavedConclusion conclusion_from(const Object& block) {
   c.n_tokens = block.count("n_tokens");
   c.variants = members_of(block, "variants", [](const Object& variant) {
     return SavedConclusion::Variant{optional_estimate(variant, "kl"), estimate_from(variant.object("top1")),
-                                    optional_estimate(variant, "correct")};
+                                    optional_estimate(variant, "correct"), optional_estimate(variant, "kl_slope")};
   });
   if (block.has("times_floor")) c.times_floor = members_of(block, "times_floor", estimate_from);
   c.pairs = all_of(block, "pairs", [](const Object& pair) {

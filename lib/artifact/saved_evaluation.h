@@ -103,6 +103,7 @@ struct SavedConclusion {
     std::optional<SavedEstimate> kl;  // mean; none: some logits are not finite
     SavedEstimate top1;
     std::optional<SavedEstimate> correct;
+    std::optional<SavedEstimate> kl_slope;  // by position, per 1,000 tokens; of variants that round recurrent states
   };
   /// By how much the mean KL of a variant is above another's at the same tokens.
   struct Pair {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 namespace kvcal {
 namespace {
@@ -22,6 +23,42 @@ GroupSums sums_of(const std::vector<ComparedToken>& tokens, const PromptGroups& 
     sum.sum += *value;
     sum.n += 1;
   }
+  return sums;
+}
+
+/// Of tokens of one prompt: their KL by position, both about their means.
+GroupSum slope_sum(std::span<const ComparedToken> tokens) {
+  const auto n = static_cast<double>(tokens.size());
+  double position = 0, kl = 0;
+  for (const ComparedToken& t : tokens) {
+    position += static_cast<double>(t.position) / n;
+    kl += t.difference.kl / n;
+  }
+  GroupSum sum;
+  for (const ComparedToken& t : tokens) {
+    const double x = static_cast<double>(t.position) - position;
+    sum.sum += x * (t.difference.kl - kl);
+    sum.n += x * x;
+  }
+  return sum;
+}
+
+/// Over tokens by prompt and position, of each prompt those that belong to its group alone. No groups: one token each.
+GroupSums slope_sums(std::span<const ComparedToken> tokens, const PromptGroups& groups) {
+  constexpr double kUnit = 1000;  // tokens
+  GroupSums sums;
+  sums.groups.resize(static_cast<size_t>(groups.n_groups));
+  for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
+    const PromptGroups::Part& part = groups.prompts[static_cast<size_t>(tokens[begin].prompt)];
+    for (end = begin; end < tokens.size() && tokens[end].prompt == tokens[begin].prompt;) ++end;
+    const auto shared = static_cast<size_t>(std::max(part.repeated, part.shared));
+    if (part.group < 0 || shared >= end - begin) continue;
+    const GroupSum own = slope_sum(tokens.subspan(begin + shared, end - begin - shared));
+    GroupSum& sum = sums.groups[static_cast<size_t>(part.group)];
+    sum.sum += kUnit * own.sum;
+    sum.n += own.n;
+  }
+  std::erase_if(sums.groups, [](const GroupSum& g) { return g.n == 0; });
   return sums;
 }
 
@@ -103,13 +140,19 @@ class Concluder {
     });
   }
 
+  std::optional<Estimate> slope_of(const EvaluatedVariant& v) const {
+    const GroupSums sums = slope_sums(v.tokens, out_.groups);
+    return sums.groups.empty() ? std::nullopt : std::optional(ratio_of(sums, n_looks_));
+  }
+
   VariantEvidence evidence_of(size_t variant) const {
     const EvaluatedVariant& v = e_.compared[variant];
-    VariantEvidence evidence{v.variant.name, ratio_of(kl_sums(v), n_looks_), {}, 0, {}, {}};
+    VariantEvidence evidence{v.variant.name, ratio_of(kl_sums(v), n_looks_), {}, 0, {}, {}, {}};
     const auto agreement = [&](size_t i) -> std::optional<double> { return agrees(v.tokens[i].difference); };
     evidence.top1 =
         share_of(sums_of(v.tokens, out_.groups, agreement), static_cast<double>(out_.groups.n_counted), n_looks_);
     evidence.n_not_finite = std::ranges::count_if(v.tokens, [](const auto& t) { return !t.difference.finite; });
+    if (v.variant.state.rounds() && evidence.n_not_finite == 0) evidence.kl_slope = slope_of(v);
     if (correct_.empty()) return evidence;
     const GroupSums& correct = correct_[variant + 1];
     // The same prompt twice has the same answer.

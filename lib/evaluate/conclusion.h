@@ -19,6 +19,9 @@ struct VariantEvidence {
   int64_t n_not_finite = 0;
   std::optional<Estimate> correct;  // share of right answers, of prompts that say what to expect
   std::optional<Changes> changes;   // of these against the reference's, by group
+  /// By how much the KL grows from token to token of a prompt, in nats per 1,000 tokens: least squares, each prompt
+  /// about its own means, so that prompts may differ. Of variants that round recurrent states, where logits are finite.
+  std::optional<Estimate> kl_slope;
 };
 
 /// How much further from the reference one variant is than another at the same tokens.

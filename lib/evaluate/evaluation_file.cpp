@@ -160,6 +160,7 @@ Json conclusion_json(const Conclusion& c) {
   for (const VariantEvidence& v : c.variants) {
     Json& variant = out["variants"][v.name] = {{"top1", estimate_json(v.top1)}};
     if (v.n_not_finite == 0) variant["kl"] = estimate_json(v.kl);
+    if (v.kl_slope) variant["kl_slope"] = estimate_json(*v.kl_slope);
     if (v.correct) variant["correct"] = estimate_json(*v.correct);
     if (v.changes) variant["correct_changes"] = changes_json(*v.changes);
   }

@@ -6,6 +6,7 @@
 
 #include "base/number_text.h"
 #include "base/portable_math.h"
+#include "report/estimates.h"
 #include "report/evaluation_geometry.h"
 #include "report/markup.h"
 #include "report/sections.h"
@@ -80,7 +81,14 @@ std::string position_rules(const SavedVariant& v, const PositionField& f) {
   return body;
 }
 
-std::string position_chart(const SavedVariant& v, const KlAxis& axis) {
+/// Of variants that have one, below the title of their chart.
+std::string slope_of(const SavedEvaluation& e, const SavedVariant& v) {
+  const SavedConclusion::Variant* concluded = e.conclusion ? e.conclusion->of(v.name) : nullptr;
+  if (!concluded || !concluded->kl_slope) return "";
+  return "<br/><span class=\"of\">" + escaped(slope_sentence(*concluded->kl_slope)) + "</span>";
+}
+
+std::string position_chart(const SavedEvaluation& e, const SavedVariant& v, const KlAxis& axis) {
   const PositionField f{axis};
   std::string body = position_rules(v, f), path;
   const auto n = static_cast<double>(v.by_position.size());
@@ -99,7 +107,8 @@ std::string position_chart(const SavedVariant& v, const KlAxis& axis) {
   }
   if (!any) return "";
   if (!path.empty()) body += "<path class=\"curve\" d=\"" + path + "\"/>";
-  return "<figure><figcaption>" + escaped(v.name) + " <span class=\"of\">mean KL, logarithmic</span></figcaption>" +
+  return "<figure><figcaption>" + escaped(v.name) + " <span class=\"of\">mean KL, logarithmic</span>" + slope_of(e, v) +
+         "</figcaption>" +
          drawing(f.kLeft + f.kWidth + 8, f.kZero + 20,
                  "mean KL of " + v.name + " over positions, on a logarithmic axis", body) +
          "</figure>\n";
@@ -110,7 +119,7 @@ std::string positions(const SavedEvaluation& e) {
   std::string charts;
   size_t n = 0;
   for (const SavedVariant& v : e.variants)
-    if (v.name != "reference" && n++ < kMostVariants) charts += position_chart(v, axis);
+    if (v.name != "reference" && n++ < kMostVariants) charts += position_chart(e, v, axis);
   if (charts.empty()) return "";
   return fold("KL over positions",
               "<p>The mean over the tokens of each part of the prompts: positions 0, 1, 2 to 3, 4 to 7, and so on; "

@@ -91,6 +91,51 @@ TEST(Conclusion, IsWhatTheReferenceConcludes) {
   }
 }
 
+/// "file" as if it rounded recurrent states.
+Evaluation of_states(const Given& g) {
+  Evaluation e = g.evaluation();
+  e.compared[1].variant.state.type = StateType::Bf16;
+  return e;
+}
+
+TEST(Conclusion, SlopesOfStatesAreThoseOfTheReference) {
+  for (const Json& of : golden()) {
+    SCOPED_TRACE(of["name"].get<std::string>());
+    const Conclusion c = conclude(of_states(given(of)));
+    EXPECT_FALSE(c.of("scale_1.0").kl_slope);
+    const std::optional<Estimate> slope = c.of("file").kl_slope;
+    ASSERT_EQ(slope.has_value(), !of["kl_slope"].is_null());
+    if (slope) expect_estimate(*slope, of["kl_slope"], 1000);
+  }
+}
+
+// Prompts of 21 tokens that differ from the first on: exactly 3 a token, beside a level of each prompt's own.
+TEST(Conclusion, ASlopeIsWithinPrompts) {
+  Given g;
+  for (int32_t p = 0; p < 8; ++p) {
+    Rows one(3);  // ids, KL of scale 1.0, KL
+    for (int32_t t = 0; t < 21 + p; ++t) {
+      one[0].push_back(100 * p + t);
+      one[1].push_back(0);
+      one[2].push_back(1000 - 100 * p + 3 * t);
+    }
+    g.prompts.push_back(one[0]);
+    g.one.push_back(one[1]);
+    g.file.push_back(one[2]);
+  }
+  const Estimate slope = *conclude(of_states(g)).of("file").kl_slope;
+  EXPECT_NEAR(slope.value, 3000, 1e-9);
+  EXPECT_NEAR(slope.interval->low, 3000, 1e-9) << "longer prompts have less, but of each the KL grows by as much";
+  EXPECT_NEAR(slope.interval->high, 3000, 1e-9);
+}
+
+TEST(Conclusion, LogitsThatAreNotFiniteHaveNoSlope) {
+  Evaluation e = of_states(given(named("independent")));
+  ASSERT_TRUE(conclude(e).of("file").kl_slope);
+  e.compared[1].tokens[5].difference.finite = false;
+  EXPECT_FALSE(conclude(e).of("file").kl_slope);
+}
+
 TEST(Conclusion, DoesNotDependOnTheOrderOfPrompts) {
   for (const Json& of : golden()) {
     SCOPED_TRACE(of["name"].get<std::string>());

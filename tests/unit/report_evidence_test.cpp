@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "report/evidence_page.h"
 #include "report/markdown.h"
+#include "report/report.h"
 #include "report/sections.h"
 #include "unit/evaluation_fixture.h"
 #include "unit/report_html_checker.h"
@@ -54,6 +55,29 @@ std::string markdown_of(const Json& json) {
   input.evaluation = &evaluation;
   input.evaluated_as = "file";
   return report_markdown(input);
+}
+
+TEST(EvaluationSection, SaysWhetherTheKlGrowsWithThePosition) {
+  const std::pair<Json, const char*> kSlopes[] = {
+      {estimate(2, 1, 3), "the KL grows with the position, by 2 (1 to 3) per 1,000 tokens"},
+      {estimate(2, -1, 3), "whether the KL grows with the position is not decided: 2 (-1 to 3) per 1,000 tokens"},
+      {estimate(2, 0, 3), "whether the KL grows with the position is not decided: 2 (0 to 3) per 1,000 tokens"},
+      {{{"value", 2}}, "whether the KL grows with the position is not decided: 2 per 1,000 tokens"},
+      {estimate(-2, -3, -1), "the KL does not grow with the position: -2 (-3 to -1) per 1,000 tokens"},
+      {estimate(0, 0, 0), "the KL does not grow with the position: 0 (0 to 0) per 1,000 tokens"}};
+  for (const auto& [slope, sentence] : kSlopes) {
+    Json json = concluded_evaluation();
+    json["conclusion"]["variants"]["file"]["kl_slope"] = slope;
+    const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+    const SavedEvaluation evaluation = evaluation_from_json(json);
+    ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
+    input.evaluation = &evaluation;
+    const std::string page = report_html(input), chart = "mean KL, logarithmic</span>";
+    EXPECT_TRUE(has(page, "<figcaption>file <span class=\"of\">" + chart + "<br/><span class=\"of\">" + sentence +
+                              "</span></figcaption>"))
+        << sentence;
+    EXPECT_TRUE(has(page, "<figcaption>scale_1.0 <span class=\"of\">" + chart + "</figcaption>"));
+  }
 }
 
 // RFC 4648, section 10, and every byte.

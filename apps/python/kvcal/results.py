@@ -276,6 +276,7 @@ class Changes(Record):
 class VariantEstimates(Record):
     kl: Optional[Estimate]
     top1: Estimate
+    kl_slope: Optional[Estimate]
     correct: Optional[Estimate]
     correct_changes: Optional[Changes]
 
