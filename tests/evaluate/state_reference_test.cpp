@@ -1,11 +1,19 @@
 // What each way to store recurrent states does to predictions, against the reference framework whose states are rounded
 // with other code behind the same tokens; in f32 on both sides. Goldens: tests/reference/make_state_goldens.py.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <utility>
 
 #include "arch/backend.h"
+#include "base/read_file.h"
+#include "evaluate/conclusion.h"
 #include "evaluate/evaluate.h"
 #include "evaluate/make_variants.h"
 #include "harness/tolerances.h"
@@ -113,6 +121,62 @@ TEST_P(StateReference, IsTheSameInParts) {
                   a[i].difference.nll_variant == b[i].difference.nll_variant)
           << whole.compared[v].variant.name << ", position " << a[i].position;
   }
+}
+
+/// A copy of a model, the weights of `changed` names other ones: all are of bfloat16.
+void copy_with(const std::filesystem::path& from, const std::filesystem::path& to, std::string_view changed,
+               const std::function<float(size_t, float)>& change) {
+  std::filesystem::copy(from, to);
+  std::string bytes = read_file(from / "model.safetensors", size_t{1} << 24);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const Json tensors = parse_json(std::string_view(bytes).substr(8, header));
+  for (const auto& [name, tensor] : tensors.items()) {
+    if (!name.ends_with(changed)) continue;
+    const size_t begin = 8 + header + tensor.at("data_offsets").at(0).get<size_t>(),
+                 end = 8 + header + tensor.at("data_offsets").at(1).get<size_t>();
+    for (size_t at = begin, i = 0; at < end; at += 2, ++i) {
+      uint16_t code = 0;
+      std::memcpy(&code, &bytes[at], 2);
+      code =
+          static_cast<uint16_t>(std::bit_cast<uint32_t>(change(i, std::bit_cast<float>(uint32_t{code} << 16))) >> 16);
+      std::memcpy(&bytes[at], &code, 2);
+    }
+  }
+  std::ofstream(to / "model.safetensors", std::ios::binary) << bytes;
+}
+
+/// Of states in bfloat16, on some of the demo's chats.
+VariantEvidence evidence_of_bf16(const std::filesystem::path& model) {
+  EvaluationOptions options;
+  options.precision = Precision::F32;
+  CalibrationListener silent;
+  const auto prompts = [](bool) {
+    PromptSet set = load_prompts({std::filesystem::path(KVCAL_SOURCE_DIR) / "datasets/demo/prompts.jsonl"});
+    set.records.resize(24);
+    return set;
+  };
+  const Evaluation evaluation = evaluate(
+      {.model = model, .prompts = prompts, .open_device = [] { return backend(Precision::F32); }}, options,
+      [](const ModelSpec& spec) {
+        return VariantSet{{stored_states(spec, "bf16")}, {}, {}};
+      },
+      silent);
+  return conclude(evaluation).variants.at(0);
+}
+
+// As `make_twin.py --forget 64 --heads 3` changes the demo model (docs/states.md).
+TEST(StoredStates, OfAHeadThatForgetsSlowlyKeepErrorsSoThatTheyAddUp) {
+  const std::filesystem::path natural = std::string(KVCAL_SOURCE_DIR) + "/datasets/demo/natural",
+                              slow =
+                                  std::filesystem::temp_directory_path() / ("kvcal-slow-" + std::to_string(getpid()));
+  std::filesystem::remove_all(slow);
+  copy_with(natural, slow, "A_log", [](size_t head, float x) { return head == 3 ? x - std::log(64.0f) : x; });
+  const VariantEvidence before = evidence_of_bf16(natural), after = evidence_of_bf16(slow);
+  std::filesystem::remove_all(slow);
+  EXPECT_GT(after.kl.value, 10 * before.kl.value);
+  EXPECT_GT(after.kl_slope.value().interval.value().low, 0);
+  EXPECT_LT(before.kl_slope.value().interval.value().low, 0);
 }
 
 /// An answer in parts: each of its tokens from the prompt and the answer before.
