@@ -120,7 +120,8 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
   consider(Figure::Rel, damage.rel);
   if (measured) {
     consider(Figure::Kl, damage.kl);
-    consider(Figure::KlUnseen, damage.kl_unseen);
+    // Where those that were seen lose the layer, it is lost whatever the others do.
+    if (damage.severity <= 1) consider(Figure::KlUnseen, damage.kl_unseen);
   } else {
     consider(Figure::Noise, damage.noise);
     consider(Figure::FlushedTokens, damage.flushed_tokens);

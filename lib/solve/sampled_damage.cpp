@@ -174,7 +174,10 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
     return trial.rungs[trial.rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)];
   };
   const auto worst = samples.worst(is_query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, rung_of);
-  const std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
+  // Of all heads together where they share a rung, else of the worst one.
+  std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
+  if (!trial.common())
+    if (const auto of_heads = samples.worst(SampledFigure::ValueChange, rung_of)) change = of_heads->mean;
   if ((meets_logits && !worst) || (is_output && !change)) return std::nullopt;
 
   SampledDamage damage;

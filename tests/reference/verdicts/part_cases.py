@@ -238,6 +238,9 @@ UNTRIED = [
     drawn("k_clipped_between_rungs", "a scale that clips what queries look at, halfway between a power of two that hardly does and one that ruins all",
           K, 501, 11),
     drawn("v_offset_averaged", "by counts what varies changes less than twice as much as the whole; attention averages all away but an offset", V, 501, 98),
+    drawn("v_heads_at_two_rungs", "the scales of two heads lie below two powers of two; half of the tokens are next to nothing and matter little", V,
+          603, 32),
+    drawn("q_lost_in_the_sample", "at the scale and at 1.0 the sampled rows are lost, and those beyond them more", ["query"], 602, 7),
     drawn("v_nothing_varies", "the output is one constant, to the last bit of bfloat16, and a ten thousandth of it varies", V, 502, 35),
 ]
 
