@@ -84,6 +84,8 @@ Variant variant_in(const std::string& name, const Sources& sources, const ModelS
   const StoredFormat format = stored_format(name);
   const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
   if (file_is_one && first && first->quantization.dtype == name) return at_scales(spec, *first, name);
+  if (!sources.statistics && format.needs_statistics())
+    fail("it follows from what was measured of heads and channels; give --stats");
   if (!first && !sources.statistics && format.has_measured_scales())
     fail("its scales follow from what was measured; give --stats or --scales");
   Variant variant = in_format(spec, format, ranges_for(sources, file_is_one));
@@ -308,7 +310,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
                    "Other formats to compare, at scales that follow from --stats or --scales")
       ->delimiter(',')
       ->type_name("NAME");
-  verb->add_option("--stats", flags->stats, "Statistics, for formats with scales per head or channel")
+  verb->add_option("--stats", flags->stats, "Statistics, for formats with scales or means of heads or channels")
       ->type_name("FILE");
   verb->add_flag("--per-layer", flags->per_layer, "Also round each layer alone, of the first file or at scale 1.0");
   verb->add_option(
@@ -386,8 +388,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Formats: fp8_e4m3, fp8_e4m3_per_head, fp8_e4m3fnuz, fp8_e5m2, int8, int8_per_head, int8_per_channel, nvfp4,\n"
       "fp8_per_token_head, int8_per_token_head, int4_per_token_head, turboquant_k8v4; one for keys and one for "
       "values:\n"
-      "fp8_e4m3:nvfp4, bf16:int4_per_token_head. Served by no released server: fp8_e4m3_affine, nvfp4_affine,\n"
-      "nvfp4_rotated\n\n"
+      "fp8_e4m3:nvfp4, bf16:int4_per_token_head\n\n"
+      "To see what they would buy, for no released server reads them: fp8_e4m3_affine, nvfp4_affine, nvfp4_rotated\n\n"
       "Of states: bf16, f16, f16_stochastic; fp8_e4m3, fp8_e5m2, int8, int16, with _per_head, _per_tile or _per_row\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "evaluate/formats.h"
 #include "table.h"
 
 namespace kvcal {
@@ -125,6 +126,9 @@ Lines recipe_text(const Evaluation& evaluation) {
   Lines text("");
   text.add(found + grouped(recipe.found.bytes) + " bytes per token");
   for (const auto& [format, indices] : layers) text.add("  " + format + ": layer " + ranges_text(indices));
+  for (const auto& [format, indices] : layers)
+    if (format != "bf16" && !stored_format(format).is_served())
+      text.add("  no released server reads " + format + " from a checkpoint: this is what it would buy");
   return text;
 }
 

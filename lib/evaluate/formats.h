@@ -32,8 +32,12 @@ struct StoredFormat {
 
   bool is_mixed() const { return key != value; }
 
-  /// Whether it needs to know what was measured.
+  /// Whether it needs to know what was measured, and whether that of single heads or channels.
   bool has_measured_scales() const;
+  bool needs_statistics() const;
+
+  /// Whether a released server reads such a cache.
+  bool is_served() const;
 };
 
 /// "fp8_e4m3", "int8_per_channel", "nvfp4_affine", "fp8_per_token_head", "turboquant_k8v4", ...

@@ -90,6 +90,13 @@ float largest_turned(const SiteStatistics& measured, int64_t width) {
   return static_cast<float>(longest * std::sqrt(static_cast<double>(together)) * turned_by(width));
 }
 
+void check_blocks(CacheFormat format, const KvLayout& layout, CacheSite site) {
+  const int64_t width = site == CacheSite::Value ? layout.head_dim_v : layout.head_dim_k;
+  if (format == CacheFormat::Nvfp4 && width % kNvfp4Block != 0)
+    fail("NVFP4 stores blocks of " + std::to_string(kNvfp4Block) + " channels, layer " + std::to_string(layout.layer) +
+         " has rows of " + std::to_string(width));
+}
+
 /// The scale with which the format just holds this magnitude; of NVFP4 the one that is exported.
 float scale_for(CacheFormat format, float absmax) {
   if (format == CacheFormat::Nvfp4) return nvfp4_global_scale(absmax);
@@ -138,6 +145,7 @@ Variant in_format(const ModelSpec& spec, const StoredFormat& format, const Range
       fail("layer " + std::to_string(layout.layer) + " stores one latent row for keys and values: it has one format");
     const std::optional<StoredSite>& stored = site == CacheSite::Value ? format.value : format.key;
     if (!stored || is_spared(spec, layout, format)) return std::nullopt;
+    check_blocks(stored->format, layout, site);
     if (stored->scales_per == ScalesPer::TokenHead) return SiteRounding{stored->format, {}, {}};
     if (stored->scales_per == ScalesPer::One) return rounding_at(stored->format, {1.0f});
     auto [scales, means] = ranges(layout, site, *stored);

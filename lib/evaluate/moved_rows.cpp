@@ -6,6 +6,12 @@
 #include "ops/rotation_signs.h"
 
 namespace kvcal {
+
+float turned_by(int64_t width) {
+  const int log2 = std::countr_zero(static_cast<uint64_t>(rotated_together(width)));
+  return std::ldexp(1.0f, -(log2 / 2));
+}
+
 namespace {
 
 /// Ones on the diagonal.
@@ -29,6 +35,15 @@ Storage hadamard(int64_t dim, float factor) {
   return matrix;
 }
 
+std::pair<Linear, Linear> matrices_of(Moved moved, int64_t dim, Ops& op) {
+  if (moved == Moved::ByMeans) {
+    const Linear unit = op.load_linear(unit_matrix(dim).tensor());
+    return {unit, unit};
+  }
+  const float factor = turned_by(dim), inverse = 1.0f / (factor * static_cast<float>(rotated_together(dim)));
+  return {op.load_linear(hadamard(dim, factor).tensor()), op.load_linear(hadamard(dim, inverse).tensor())};
+}
+
 Owned means_of_head(const SiteRounding& rounding, int64_t head, int64_t dim, float sign, Ops& op) {
   Storage means({dim}, DType::F32);
   for (int64_t c = 0; c < dim; ++c)
@@ -38,21 +53,13 @@ Owned means_of_head(const SiteRounding& rounding, int64_t head, int64_t dim, flo
 
 }  // namespace
 
-float turned_by(int64_t width) {
-  const int log2 = std::countr_zero(static_cast<uint64_t>(rotated_together(width)));
-  return std::ldexp(1.0f, -(log2 / 2));
-}
-
-MovedRows::MovedRows(const SiteRounding& rounding, int64_t heads, int64_t dim, Ops& op) : op_(op) {
-  const auto n = static_cast<size_t>(heads);
-  if (rounding.moved == Moved::Turned) {
-    const float factor = turned_by(dim), inverse = 1.0f / (factor * static_cast<float>(rotated_together(dim)));
-    there_.assign(n, op.load_linear(hadamard(dim, factor).tensor()));
-    back_.assign(n, op.load_linear(hadamard(dim, inverse).tensor()));
-    return;
-  }
-  there_.assign(n, op.load_linear(unit_matrix(dim).tensor()));
-  back_ = there_;
+MovedRows::MovedRows(const SiteRounding& rounding, int64_t heads, int64_t dim, MovingMatrices& matrices, Ops& op)
+    : op_(op) {
+  auto& both = matrices[{rounding.moved, dim}];
+  if (!both.first) both = matrices_of(rounding.moved, dim, op);
+  there_.assign(static_cast<size_t>(heads), both.first);
+  back_.assign(static_cast<size_t>(heads), both.second);
+  if (rounding.moved != Moved::ByMeans) return;
   for (int64_t h = 0; h < heads; ++h) {
     there_[static_cast<size_t>(h)].bias = means_of_head(rounding, h, dim, -1.0f, op);
     back_[static_cast<size_t>(h)].bias = means_of_head(rounding, h, dim, 1.0f, op);

@@ -19,7 +19,7 @@ Tensor RoundingTap::round(const std::optional<SiteRounding>& rounding, const Ten
   if (rounding->write.empty()) return op_.round_cache(x, {rounding->format, {}, {}});
   const CacheRounding stored{rounding->format, op_.upload(over(rounding->write)), op_.upload(over(rounding->read))};
   if (rounding->moved == Moved::No) return op_.round_cache(x, stored);
-  const auto rows = moved_.try_emplace(&*rounding, *rounding, x.dim(1), x.dim(2), op_).first;
+  const auto rows = moved_.try_emplace(&*rounding, *rounding, x.dim(1), x.dim(2), matrices_, op_).first;
   return rows->second.back(op_.round_cache(rows->second.there(x), stored));
 }
 

@@ -39,6 +39,7 @@ class RoundingTap final : public KvTap {
   const Variant& variant_;
   Ops& op_;
   int64_t keep_recent_;
+  MovingMatrices matrices_;
   std::map<const SiteRounding*, MovedRows> moved_;  // made for the first rows
 };
 

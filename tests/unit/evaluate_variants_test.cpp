@@ -154,6 +154,18 @@ TEST(Variants, MeansAreMovedByAndScalesHoldWhatIsLeft) {
   EXPECT_EQ(nvfp4, nvfp4_global_scale(largest));
 }
 
+TEST(Variants, BlocksNeedRowsThatTheyFill) {
+  SyntheticRun run = ordinary_run();
+  run.layout.head_dim_v = 24;
+  const Measured m(run);
+  const auto error = [&](const char* name) {
+    return error_of([&] { in_format(m.spec, stored_format(name), ranges_of(m.statistics)); });
+  };
+  EXPECT_EQ(error("nvfp4_affine"), error("nvfp4"));
+  EXPECT_EQ(error("nvfp4"), "NVFP4 stores blocks of 16 channels, layer 3 has rows of 24");
+  EXPECT_EQ(error("nvfp4:fp8_e4m3_affine"), "");
+}
+
 TEST(Variants, WhatIsTurnedIsHeldWhereverItFalls) {
   SyntheticRun run = ordinary_run();
   run.key = [](const Provenance&) { return 2.0f; };  // turned, one number of sqrt(16) as much

@@ -61,9 +61,11 @@ def main(name, folder):
     folder = Path(folder)
     file = folder.with_name(folder.name + ".gguf")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fetch(MODELS[name], file)
-    unpack(file, folder)
-    file.unlink()
+    try:
+        fetch(MODELS[name], file)
+        unpack(file, folder)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

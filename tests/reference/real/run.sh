@@ -21,9 +21,10 @@ if [ ! -e "$made/env.complete" ]; then
     python -m pip install --quiet --requirement "$here/requirements.txt"
     : >"$made/env.complete"
 fi
-model_of smollm2-135m-instruct "$made/model"
+smollm2() { model_of smollm2-135m-instruct "$made/model"; }
 
 layers() {
+    smollm2
     [ -e "$made/smollm2.json" ] || {
         python "$here/measure.py" "$made/model" "$made/unfinished.json"
         mv "$made/unfinished.json" "$made/smollm2.json"
@@ -35,6 +36,7 @@ layers() {
 }
 
 scales() {
+    smollm2
     status=0
     for twin in natural stressed; do
         python "$here/default_scales.py" "$kvcal" datasets/demo/$twin --prompts datasets/demo/prompts.jsonl --held 10 || status=1
@@ -47,6 +49,7 @@ scales() {
 table() {
     if [ $# -eq 0 ]; then
         for name in gemma-3-270m qwen2.5-coder-0.5b-instruct; do model_of $name "$made/$name"; done
+        smollm2
         ln -sfn model "$made/smollm2-135m-instruct"
         set -- "$made/smollm2-135m-instruct" "$made/gemma-3-270m" "$made/qwen2.5-coder-0.5b-instruct"
     fi
