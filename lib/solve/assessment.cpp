@@ -139,9 +139,12 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
 }
 
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
-  // What no row of the sample shows is not lost beyond doubt.
-  if (at_scale.severity > kLost && at_scale.decided_by != Figure::KlUnseen) return ScaleNeed::Any;
-  return at_one.severity > std::max(kFelt, kClearlyLarger * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
+  // What no row of the sample shows may be beyond its limit, and no more is known: then other figures are below theirs,
+  // and a scale at which they are not is no better.
+  const double severity =
+      at_scale.decided_by == Figure::KlUnseen ? std::min(at_scale.severity, 1.0) : at_scale.severity;
+  if (severity > kLost) return ScaleNeed::Any;
+  return at_one.severity > std::max(kFelt, kClearlyLarger * severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,

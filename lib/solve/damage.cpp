@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "solve/channel_model.h"
+#include "solve/head_change.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -13,7 +14,8 @@ namespace {
 // Up to here the largest stored value is the nearest one or nearly so: 464/448 is where ordinary rounding would go up.
 constexpr double kRoundsDown = 17.0 / 16;
 
-// A head that gives less of the output than this may lose its tokens.
+// A head that gives less of the output than this may lose its tokens. Heads that give less than this of their part are
+// less than this together, however many there are: they hardly count.
 constexpr double kHeadThatMatters = 0.05;
 
 bool clips(const HeadStatistics& head, const NumberFormat& format, double scale) {
@@ -212,6 +214,23 @@ PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, con
     damage.clips |= clips_at(s, head, format, scales_of_head(scales, s, head));
   if (site == CacheSite::Latent) damage.clips |= clips(cache.at(CacheSite::Rope).heads.at(0), format, scales[0]);
   return damage;
+}
+
+std::vector<HeadChange> predict_head_changes(const CacheStatistics& cache, const NumberFormat& format,
+                                             std::span<const float> scales) {
+  const SiteStatistics& site = cache.at(CacheSite::Value);
+  const auto width = static_cast<size_t>(cache.layout.head_dim_v);
+  std::vector<Change> changes;
+  double energy = 0;
+  for (size_t head = 0; head < site.heads.size(); ++head) {
+    const double scale = static_cast<double>(scales[scales.size() == 1 ? 0 : head]);
+    changes.push_back(change_of(site, head, width, model_of(site.heads[head].histogram, format, scale)));
+    energy += changes.back().energy;
+  }
+  std::vector<HeadChange> heads;
+  const auto n = static_cast<double>(changes.size());
+  for (const Change& change : changes) heads.push_back({change.raw(), n * change.energy > kHeadThatMatters * energy});
+  return heads;
 }
 
 }  // namespace kvcal

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "solve/head_change.h"
 #include "solve/policies.h"
 
 namespace kvcal {
@@ -29,6 +30,12 @@ struct Trial {
     const bool alike = std::ranges::adjacent_find(rungs, std::not_equal_to()) == rungs.end();
     return alike ? std::optional(rungs[0]) : std::nullopt;
   }
+};
+
+/// What is judged.
+struct ScalesIn {
+  const NumberFormat& format;
+  std::span<const float> scales;
 };
 
 double ratio_of(double x, double y) { return y > 0 ? x / y : 1; }
@@ -75,8 +82,9 @@ class Samples {
   Samples(const SiteStatistics& site, SampleFormat format) : sums_(site.sampled), format_(format) {}
 
   /// None where it was not measured, or some head was tried at its rung for too few tokens. Every row is tried at 1.0.
-  template <class RungOf>
-  std::optional<Worst> worst(SampledFigure figure, RungOf rung_of) const {
+  /// Each head's counts as often as `factor_of` says.
+  template <class RungOf, class FactorOf>
+  std::optional<Worst> worst(SampledFigure figure, const RungOf& rung_of, const FactorOf& factor_of) const {
     std::optional<Worst> worst;
     for (const SampledSum& at_one : sums_) {
       if (at_one.figure != figure || at_one.format != format_ || at_one.rung != kRungOfOne) continue;
@@ -85,9 +93,14 @@ class Samples {
       if (!low || !high) return std::nullopt;
       if (!worst) worst = {0, low->rows};
       const double mean = low == high ? mean_of(*low) : mean_between(mean_of(*low), mean_of(*high), rung - below);
-      worst = {std::max(worst->mean, mean), std::min({worst->rows, low->rows, high->rows})};
+      worst = {std::max(worst->mean, factor_of(at_one.head) * mean), std::min({worst->rows, low->rows, high->rows})};
     }
     return worst;
+  }
+
+  template <class RungOf>
+  std::optional<Worst> worst(SampledFigure figure, const RungOf& rung_of) const {
+    return worst(figure, rung_of, [](int32_t) { return 1.0; });
   }
 
   /// With all heads at one rung; none without.
@@ -150,10 +163,14 @@ std::optional<double> change_by_weights(const CacheStatistics& cache, CacheSite 
   return ratio ? std::optional(kl * *ratio) : std::nullopt;
 }
 
-PredictedDamage predict_at(const CacheStatistics& cache, CacheSite site, const Trial& trial) {
+std::vector<float> scales_of(const Trial& trial) {
   std::vector<float> scales;
   for (const double rung : trial.rungs) scales.push_back(scale_at(rung));
-  return predict_damage(cache, site, format_of(trial.format), scales);
+  return scales;
+}
+
+PredictedDamage predict_at(const CacheStatistics& cache, CacheSite site, const Trial& trial) {
+  return predict_damage(cache, site, format_of(trial.format), scales_of(trial));
 }
 
 /// How many times as large an error of the logits is at the scales as where it was measured.
@@ -163,9 +180,34 @@ double noise_factor(const PredictedDamage& at_scales, const PredictedDamage& at_
   return ratio_of(std::min(at_scales.noise, kSaturated), std::min(at_rungs.noise, kSaturated));
 }
 
+/// Change of the output of the worst KV head that counts, each at its scale.
+std::optional<double> change_of_heads(const CacheStatistics& cache, const Trial& trial, const ScalesIn& at) {
+  const std::vector<HeadChange> at_scales = predict_head_changes(cache, at.format, at.scales),
+                                at_rungs = predict_head_changes(cache, format_of(trial.format), scales_of(trial));
+  const int64_t group = cache.layout.n_heads / cache.layout.n_kv_heads;
+  const auto head_of = [&](int32_t query_head) { return static_cast<size_t>(query_head / group); };
+  const auto rung_of = [&](int32_t query_head) { return trial.rungs[head_of(query_head)]; };
+  const auto factor_of = [&](int32_t query_head) {
+    const HeadChange &at_scale = at_scales[head_of(query_head)], &at_rung = at_rungs[head_of(query_head)];
+    const double ratio = ratio_of(at_scale.rel, at_rung.rel);
+    return at_scale.counts ? ratio * ratio : 0;
+  };
+  const auto worst =
+      Samples(cache.at(CacheSite::Value), trial.format).worst(SampledFigure::ValueChange, rung_of, factor_of);
+  return worst ? std::optional(std::sqrt(worst->mean)) : std::nullopt;
+}
+
+/// Change of the output by values where all heads share a rung: of all of them together.
+std::optional<double> change_of_layer(const Samples& samples, const Trial& trial, const PredictedDamage& predicted,
+                                      const PredictedDamage& at_rungs) {
+  const std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
+  const double ratio = ratio_of(predicted.rel_raw, at_rungs.rel_raw);
+  return change ? std::optional(std::sqrt(*change) * ratio) : std::nullopt;
+}
+
 /// None where one of the site's figures was not measured there, or where other values are clipped there.
 std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite site, const Trial& trial,
-                                       const PredictedDamage& predicted) {
+                                       const ScalesIn& at, const PredictedDamage& predicted) {
   const Samples samples(cache.at(site), trial.format);
   const bool is_query = site == CacheSite::Query;
   const bool meets_logits = site != CacheSite::Value, is_output = site == CacheSite::Value || site == CacheSite::Latent;
@@ -174,16 +216,16 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
     return trial.rungs[trial.rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)];
   };
   const auto worst = samples.worst(is_query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, rung_of);
-  // Of all heads together where they share a rung, else of the worst one.
-  std::optional<double> change = samples.mean(SampledFigure::LayerChange, trial.common());
-  if (!trial.common())
-    if (const auto of_heads = samples.worst(SampledFigure::ValueChange, rung_of)) change = of_heads->mean;
-  if ((meets_logits && !worst) || (is_output && !change)) return std::nullopt;
+  const PredictedDamage at_rungs = predict_at(cache, site, trial);
+  std::optional<double> of_values;
+  if (is_output)
+    of_values =
+        trial.common() ? change_of_layer(samples, trial, predicted, at_rungs) : change_of_heads(cache, trial, at);
+  if ((meets_logits && !worst) || (is_output && !of_values)) return std::nullopt;
 
   SampledDamage damage;
   damage.on_stream = stream_change(samples, trial.common());
-  const PredictedDamage at_rungs = predict_at(cache, site, trial);
-  // Of values the ratio below has what clips.
+  // Of values the ratio has what clips.
   if (at_rungs.clips != predicted.clips && (at_rungs.clips || meets_logits)) return std::nullopt;
   if (meets_logits) {
     // A query whose logits move by nats may lose the key that it looked at: it then costs as many nats. Each query is
@@ -193,12 +235,11 @@ std::optional<SampledDamage> damage_of(const CacheStatistics& cache, CacheSite s
     damage.kl = worst->mean * factor * factor;
     if (const auto moved = change_by_weights(cache, site, trial, worst->mean)) damage.rel = std::sqrt(*moved) * factor;
   }
-  if (is_output) {
+  if (of_values) {
     // Of the output as it is. Where offsets that tokens share are most of it, the change of what varies counts, which
     // attention averages as it averages what varies.
-    const double of_values = std::sqrt(*change) * ratio_of(predicted.rel_raw, at_rungs.rel_raw);
     const double of_weights = damage.rel.value_or(0);
-    damage.rel = std::max(std::sqrt(of_values * of_values + of_weights * of_weights), predicted.rel_varying);
+    damage.rel = std::max(std::sqrt(*of_values * *of_values + of_weights * of_weights), predicted.rel_varying);
   }
   return damage;
 }
@@ -237,7 +278,7 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   if (s.sampled.empty() || !tried || by_channel) return std::nullopt;
   Trial trial = trial_for(format, *tried, scales, predicted.clips && site != CacheSite::Value);
   for (int below = 0; below <= kFurthest; ++below) {
-    if (auto damage = damage_of(cache, site, trial, predicted)) {
+    if (auto damage = damage_of(cache, site, trial, {format, scales}, predicted)) {
       if (below > 0) damage->on_stream.reset();  // would be of that rung
       return damage;
     }

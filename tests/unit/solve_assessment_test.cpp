@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "solve/sampled_damage.h"
 #include "solve/solve.h"
 #include "solve/verdict.h"
 #include "unit/solve_synthetic.h"
@@ -261,6 +260,21 @@ TEST(Assessment, NeededWhereOneIsClearlyWorse) {
   EXPECT_EQ(scale_need(unseen, measured(0, 3)), ScaleNeed::Needed) << "no row shows that the scale has lost it";
 }
 
+// Rows beyond the sample are left out where those in it are above the limit: a scale that is worse in every figure must
+// not look better.
+TEST(Assessment, AWorseScaleIsNotNeededRather) {
+  const auto at = [](double kl, double unseen) {
+    DamageAtScale d = measured(0.025 * kl, 0);
+    d.kl_unseen = 0.025 * unseen;
+    judge(d, {});
+    return d;
+  };
+  EXPECT_EQ(scale_need(at(1.2, 90), measured(0.025 * 5, 0)), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(at(0.9, 9), measured(0.025 * 5, 0)), ScaleNeed::Needed) << "it is better in both";
+  EXPECT_EQ(scale_need(at(0.9, 9), measured(0.025 * 3, 0)), ScaleNeed::Any) << "not clearly worse than a limit";
+  EXPECT_EQ(scale_need(at(0.9, 9), at(1.2, 90)), ScaleNeed::Any) << "1.2 is hardly more than 0.9";
+}
+
 TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   DamageAtScale d = measured(0.001, 0.03);
   d.noise = 5;
@@ -352,48 +366,6 @@ TEST(Joint, DoesNotBlameItselfForWhatWasLostBefore) {
   const SolvedCache s = solved(run);
   EXPECT_EQ(s.joint.key_assessment.fp8, Fitness::Keep16);
   EXPECT_FALSE(s.joint.loses_key);
-}
-
-/// Values whose output changes by 2^rung at each rung from -4 on, up to `most`, for so many of 10 tokens.
-CacheStatistics tried_values(uint64_t tokens, int most) {
-  CacheStatistics cache = synthetic_statistics(ordinary_run()).caches[0];
-  for (int rung = -4; rung <= most; ++rung) {
-    SampledSum sum{SampledFigure::LayerChange, SampleFormat::E4m3, 0, 0, rung, 1, rung == kRungOfOne ? 10 : tokens};
-    sum.worst = static_cast<uint64_t>(std::ldexp(1 / kSampledUnit, 2 * rung));
-    sum.sum = sum.worst * sum.tokens;
-    cache.at(CacheSite::Value).sampled.push_back(sum);
-  }
-  return cache;
-}
-
-std::optional<double> rel_at(const CacheStatistics& cache, const char* format, float scale) {
-  const std::span<const float> scales(&scale, 1);
-  const NumberFormat& f = number_format(format);
-  const auto damage =
-      sampled_damage(cache, CacheSite::Value, f, scales, predict_damage(cache, CacheSite::Value, f, scales));
-  return damage ? damage->rel : std::nullopt;
-}
-
-TEST(SampledDamage, IsThatAtThePowerOfTwoItself) {
-  const CacheStatistics cache = tried_values(9, 1);
-  for (const float scale : {0.0625F, 0.125F, 1.0F, 2.0F}) {
-    EXPECT_EQ(rel_at(cache, "fp8_e4m3", scale), scale);
-    EXPECT_EQ(rel_at(cache, "fp8_e4m3fnuz", 2 * scale), scale) << "E4M3's sibling has half its range";
-  }
-}
-
-TEST(SampledDamage, IsThatNearbyTimesTheRatioThatIsPredicted) {
-  const CacheStatistics cache = tried_values(9, 1);
-  const auto predicted = [&](float scale) {
-    return predict_damage(cache, CacheSite::Value, number_format("fp8_e4m3"), std::span(&scale, 1)).rel_raw;
-  };
-  EXPECT_NEAR(*rel_at(cache, "fp8_e4m3", 0.34F), 0.5 * predicted(0.34F) / predicted(0.5F), 1e-6);
-  EXPECT_NEAR(*rel_at(cache, "fp8_e4m3", 4), 2 * predicted(4) / predicted(2), 1e-6) << "the largest that was tried";
-}
-
-TEST(SampledDamage, IsNotKnownWhereItWasNotTried) {
-  EXPECT_EQ(rel_at(tried_values(9, 1), "fp8_e4m3", 1024), std::nullopt);
-  EXPECT_EQ(rel_at(tried_values(8, 1), "fp8_e4m3", 0.5F), std::nullopt) << "eight tokens in ten";
 }
 
 }  // namespace
