@@ -1,11 +1,13 @@
 #include "evaluation_conclusion.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/number_text.h"
 #include "evaluation_limits.h"
 #include "export/serve.h"
+#include "report/estimates.h"
 
 namespace kvcal {
 namespace {
@@ -56,15 +58,9 @@ std::string top1_text(const Estimate& top1) {
   return text;
 }
 
-/// "; the KL grows with the position, by 3e-08 (95 %: 1e-08 to 5e-08) per 1,000 tokens"
 std::string slope_text(const Estimate& slope) {
   const auto& i = slope.interval;
-  const bool is_undecided = !i || (i->low <= 0 && i->high > 0);
-  return std::string("; ") +
-         (is_undecided ? "whether the KL grows with the position is not decided: "
-          : i->low > 0 ? "the KL grows with the position, by "
-                       : "the KL does not grow with the position: ") +
-         estimate_text(slope) + " per 1,000 tokens";
+  return "; " + slope_sentence(i ? std::optional(std::pair(i->low, i->high)) : std::nullopt, estimate_text(slope));
 }
 
 /// A variant against the reference.

@@ -89,6 +89,19 @@ class Faults {
       add(About::Figures, path + ".kl", "the mean KL of the same tokens", number_of(mean), number_of(v.kl->value));
   }
 
+  /// Of states alone; from one token to the next the KL grows by no more than the worst.
+  void slope(const std::string& name, const SavedConclusion::Variant& v, const std::string& path) {
+    const auto of = std::ranges::find(e_.variants, name, &SavedVariant::name);
+    if (!name.starts_with("state_") || !v.kl || of == e_.variants.end() || !of->all.kl)
+      return add(About::Figures, path, "growth of the KL", "none, of a variant that rounds no state or has no mean KL",
+                 "given");
+    const double most = 1000 * of->all.kl->worst * (1 + kRounding);
+    estimate(v.kl_slope, path, -most, most);
+    if (!v.kl_slope->interval) return;
+    at_most(About::Figures, path, "where an interval begins", v.kl_slope->interval->first, v.kl_slope->value);
+    at_most(About::Figures, path, "a figure in its interval", v.kl_slope->value, v.kl_slope->interval->second);
+  }
+
   void conclusion(const SavedConclusion& c) {
     constexpr double kAny = std::numeric_limits<double>::max();
     for (const auto& [name, v] : c.variants) {
@@ -97,7 +110,7 @@ class Faults {
       estimate(v.kl, path + ".kl", 0, kAny);
       estimate(v.top1, path + ".top1", 0, 1);
       estimate(v.correct, path + ".correct", 0, 1);
-      estimate(v.kl_slope, path + ".kl_slope", -kAny, kAny);
+      if (v.kl_slope) slope(name, v, path + ".kl_slope");
     }
     for (const auto& [name, times] : c.times_floor) {
       known(name, "conclusion.times_floor." + name);

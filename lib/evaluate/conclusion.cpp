@@ -43,17 +43,18 @@ GroupSum slope_sum(std::span<const ComparedToken> tokens) {
   return sum;
 }
 
-/// Over tokens by prompt and position, of each prompt those that belong to its group alone. No groups: one token each.
-GroupSums slope_sums(std::span<const ComparedToken> tokens, const PromptGroups& groups) {
+/// Over tokens by prompt and position, of each prompt those that belong to its group alone, from the position on that
+/// reads the first stored state: those before have no KL by construction. No groups: one token each.
+GroupSums slope_sums(std::span<const ComparedToken> tokens, const PromptGroups& groups, int64_t first) {
   constexpr double kUnit = 1000;  // tokens
   GroupSums sums;
   sums.groups.resize(static_cast<size_t>(groups.n_groups));
   for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
     const PromptGroups::Part& part = groups.prompts[static_cast<size_t>(tokens[begin].prompt)];
     for (end = begin; end < tokens.size() && tokens[end].prompt == tokens[begin].prompt;) ++end;
-    const auto shared = static_cast<size_t>(std::max(part.repeated, part.shared));
-    if (part.group < 0 || shared >= end - begin) continue;
-    const GroupSum own = slope_sum(tokens.subspan(begin + shared, end - begin - shared));
+    const auto skipped = static_cast<size_t>(std::max({part.repeated, part.shared, first}));
+    if (part.group < 0 || skipped >= end - begin) continue;
+    const GroupSum own = slope_sum(tokens.subspan(begin + skipped, end - begin - skipped));
     GroupSum& sum = sums.groups[static_cast<size_t>(part.group)];
     sum.sum += kUnit * own.sum;
     sum.n += own.n;
@@ -141,7 +142,9 @@ class Concluder {
   }
 
   std::optional<Estimate> slope_of(const EvaluatedVariant& v) const {
-    const GroupSums sums = slope_sums(v.tokens, out_.groups);
+    const int64_t chunk = v.variant.state.chunk;
+    if (chunk == 0) return std::nullopt;  // no token of a prompt reads a stored state
+    const GroupSums sums = slope_sums(v.tokens, out_.groups, chunk);
     return sums.groups.empty() ? std::nullopt : std::optional(ratio_of(sums, n_looks_));
   }
 

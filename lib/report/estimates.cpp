@@ -24,13 +24,12 @@ std::string kl_estimate(const SavedEstimate& kl) {
   return figure_text(kl.value) + (i ? " (" + figure_text(i->first) + " to " + figure_text(i->second) + ")" : "");
 }
 
-std::string slope_sentence(const SavedEstimate& slope) {
-  const auto& i = slope.interval;
-  const bool is_undecided = !i || (i->first <= 0 && i->second > 0);
-  return (is_undecided   ? "whether the KL grows with the position is not decided: "
-          : i->first > 0 ? "the KL grows with the position, by "
-                         : "the KL does not grow with the position: ") +
-         kl_estimate(slope) + " per 1,000 tokens";
+std::string slope_sentence(const std::optional<std::pair<double, double>>& interval, const std::string& estimate) {
+  const bool is_undecided = !interval || (interval->first <= 0 && interval->second > 0);
+  return (is_undecided          ? "whether the KL grows with the position is not decided: "
+          : interval->first > 0 ? "the KL grows with the position, by "
+                                : "the KL does not grow with the position: ") +
+         estimate + " per 1,000 tokens";
 }
 
 std::string share_estimate(const SavedEstimate& share) {

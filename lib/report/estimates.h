@@ -1,8 +1,10 @@
 // Figures of a conclusion in words, without markup.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "artifact/saved_evaluation.h"
@@ -12,8 +14,8 @@ namespace kvcal {
 /// "0.0155 (0.0121 to 0.019)": with its interval, where it has one.
 std::string kl_estimate(const SavedEstimate& kl);
 
-/// "the KL grows with the position, by 3e-08 (1e-08 to 5e-08) per 1,000 tokens"
-std::string slope_sentence(const SavedEstimate& slope);
+/// "the KL grows with the position, by 3e-08 (1e-08 to 5e-08) per 1,000 tokens"; `estimate` has the figures in words.
+std::string slope_sentence(const std::optional<std::pair<double, double>>& interval, const std::string& estimate);
 
 /// "93.70 % (92.10 to 95.00 %)"
 std::string share_estimate(const SavedEstimate& share);

@@ -85,7 +85,8 @@ std::string position_rules(const SavedVariant& v, const PositionField& f) {
 std::string slope_of(const SavedEvaluation& e, const SavedVariant& v) {
   const SavedConclusion::Variant* concluded = e.conclusion ? e.conclusion->of(v.name) : nullptr;
   if (!concluded || !concluded->kl_slope) return "";
-  return "<br/><span class=\"of\">" + escaped(slope_sentence(*concluded->kl_slope)) + "</span>";
+  const SavedEstimate& slope = *concluded->kl_slope;
+  return "<br/><span class=\"of\">" + escaped(slope_sentence(slope.interval, kl_estimate(slope))) + "</span>";
 }
 
 std::string position_chart(const SavedEvaluation& e, const SavedVariant& v, const KlAxis& axis) {

@@ -110,12 +110,13 @@ def conclude(prompts, values, rng, share=False, weights=None, looks=1):
 
 
 def slope(prompts, values, rng):
-    """KL by position, each prompt about its own means, over beginnings of one group that no prompt sorted before it has."""
+    """KL by position, each prompt about its own means, over beginnings of one group that no prompt sorted before it has.
+    A first token reads no stored state."""
     group_of, n_groups = groups_of(prompts)
     sums, squares, seen = np.zeros(n_groups), np.zeros(n_groups), set()
     for prompt in sorted(prompts):
         beginnings = [tuple(prompt[:n + 1]) for n in range(len(prompt))]
-        own = [b for b in beginnings if b not in seen and group_of[b] >= 0]
+        own = [b for b in beginnings[1:] if b not in seen and group_of[b] >= 0]
         seen.update(beginnings)
         if len(own) > 1:
             x, y = np.array([len(b) for b in own], float), np.array([values[b] for b in own]) / 1000

@@ -129,6 +129,31 @@ TEST(Conclusion, ASlopeIsWithinPrompts) {
   EXPECT_NEAR(slope.interval->high, 3000, 1e-9);
 }
 
+// Tokens before the first stored state have the reference's: no KL at all, which is no growth.
+TEST(Conclusion, ASlopeBeginsWhereAStoredStateIsRead) {
+  for (const int64_t chunk : {1, 7}) {
+    Given g;
+    for (int32_t p = 0; p < 8; ++p) {
+      Rows one(3);
+      for (int32_t t = 0; t < 21; ++t) {
+        one[0].push_back(100 * p + t);
+        one[1].push_back(0);
+        one[2].push_back(t < chunk ? 0 : 1000 - 2 * t);
+      }
+      g.prompts.push_back(one[0]);
+      g.one.push_back(one[1]);
+      g.file.push_back(one[2]);
+    }
+    Evaluation e = of_states(g);
+    e.compared[1].variant.state.chunk = chunk;
+    EXPECT_NEAR(conclude(e).of("file").kl_slope->value, -2000, 1e-9) << chunk;
+    for (const int64_t none : {0, 20, 21}) {
+      e.compared[1].variant.state.chunk = none;
+      EXPECT_FALSE(conclude(e).of("file").kl_slope) << none;
+    }
+  }
+}
+
 TEST(Conclusion, LogitsThatAreNotFiniteHaveNoSlope) {
   Evaluation e = of_states(given(named("independent")));
   ASSERT_TRUE(conclude(e).of("file").kl_slope);

@@ -57,6 +57,16 @@ std::string markdown_of(const Json& json) {
   return report_markdown(input);
 }
 
+/// With `file` as if it rounded recurrent states.
+Json evaluation_of_states(const Json& slope) {
+  Json json = concluded_evaluation();
+  json["conclusion"]["variants"]["file"]["kl_slope"] = slope;
+  std::string text = json.dump();
+  constexpr std::string_view kFile = "\"file\"";
+  for (size_t at = 0; (at = text.find(kFile, at)) != text.npos;) text.replace(at, kFile.size(), "\"state_bf16\"");
+  return parse_json(text);
+}
+
 TEST(EvaluationSection, SaysWhetherTheKlGrowsWithThePosition) {
   const std::pair<Json, const char*> kSlopes[] = {
       {estimate(2, 1, 3), "the KL grows with the position, by 2 (1 to 3) per 1,000 tokens"},
@@ -66,14 +76,13 @@ TEST(EvaluationSection, SaysWhetherTheKlGrowsWithThePosition) {
       {estimate(-2, -3, -1), "the KL does not grow with the position: -2 (-3 to -1) per 1,000 tokens"},
       {estimate(0, 0, 0), "the KL does not grow with the position: 0 (0 to 0) per 1,000 tokens"}};
   for (const auto& [slope, sentence] : kSlopes) {
-    Json json = concluded_evaluation();
-    json["conclusion"]["variants"]["file"]["kl_slope"] = slope;
     const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
-    const SavedEvaluation evaluation = evaluation_from_json(json);
+    const SavedEvaluation evaluation = evaluation_from_json(evaluation_of_states(slope));
+    EXPECT_TRUE(faults_of(evaluation).empty());
     ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
     input.evaluation = &evaluation;
     const std::string page = report_html(input), chart = "mean KL, logarithmic</span>";
-    EXPECT_TRUE(has(page, "<figcaption>file <span class=\"of\">" + chart + "<br/><span class=\"of\">" + sentence +
+    EXPECT_TRUE(has(page, "<figcaption>state_bf16 <span class=\"of\">" + chart + "<br/><span class=\"of\">" + sentence +
                               "</span></figcaption>"))
         << sentence;
     EXPECT_TRUE(has(page, "<figcaption>scale_1.0 <span class=\"of\">" + chart + "</figcaption>"));
@@ -223,6 +232,26 @@ TEST(Conclusion, ThatContradictsItselfIsAFault) {
   EXPECT_EQ(fault([](Json& c) { c["times_floor"]["file"]["interval"] = {2.5, 1.5}; }), "conclusion.times_floor.file");
   EXPECT_EQ(fault([](Json& c) { c["times_floor"]["nobody"] = c["times_floor"]["file"]; }),
             "conclusion.times_floor.nobody");
+}
+
+// The report refuses files with faults: it says of no such file that its KL grows.
+TEST(Conclusion, AnImpossibleSlopeIsAFault) {
+  const auto path_of = [](const Json& json) {
+    const std::vector<EvaluationFault> faults = faults_of(evaluation_from_json(json));
+    return faults.empty() ? "" : faults[0].path;
+  };
+  const std::string path = "conclusion.variants.state_bf16.kl_slope";
+  EXPECT_EQ(path_of(evaluation_of_states(estimate(2, 1, 3))), "");
+  EXPECT_EQ(path_of(evaluation_of_states(estimate(2, 2, 2))), "");
+  for (const Json& slope : {estimate(4, 1, 3), estimate(0, 1, 3), estimate(2, 1, 1e300), estimate(2, 3, 1),
+                            Json{{"value", 1e300}}, Json{{"value", -1e300}}})
+    EXPECT_EQ(path_of(evaluation_of_states(slope)), path) << slope.dump();
+  Json json = evaluation_of_states(estimate(2, 1, 3));
+  json["conclusion"]["variants"]["state_bf16"].erase("kl");
+  EXPECT_EQ(path_of(json), path) << "no mean KL";
+  json = concluded_evaluation();
+  json["conclusion"]["variants"]["file"]["kl_slope"] = estimate(2, 1, 3);
+  EXPECT_EQ(path_of(json), "conclusion.variants.file.kl_slope") << "no state is rounded";
 }
 
 TEST(Markdown, IsATableAndTheAnswers) {
