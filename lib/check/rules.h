@@ -181,7 +181,7 @@ inline constexpr std::array kRules = {
     Rule{"T02", Error, "no scales can be solved from the statistics", "merge all shards, or calibrate again",
          "a statistics file"},
     Rule{"V01", Error, "the server does not start with this", kExport, kFolder},
-    Rule{"V02", Warning, "this server does not load a checkpoint's scales for this class",
+    Rule{"V02", Warning, "a checkpoint's scales are not loaded for this class, or not used as they are meant",
          "use the plug-in that comes with kvcal, which loads the scale file, or kvcal fold on the model without scales",
          kFolder},
     Rule{"V03", Note, "--kv-cache-dtype auto does not make the cache FP8 here",

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/letter_case.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 namespace {
@@ -12,9 +13,8 @@ using enum ScaleUse;
 
 enum class Rows : uint8_t { Heads, Latent, Sparse };
 
-/// What a backend does with scales in these versions. vLLM's on a cache that is not quantized: see on_plain_of_vllm().
+/// What a backend does with scales in these versions, on a quantized cache and on another.
 struct BackendUse {
-  Engine server;
   std::string_view name;
   Rows rows;
   EngineVersions versions;
@@ -23,51 +23,55 @@ struct BackendUse {
 
 constexpr EngineVersion kSglangChecked = {0, 5, 8};
 
-// Run by check_scale_use.py: vLLM 0.33.0 and SGLang 0.5.23, whose older versions were read. SGLang's pools divide rows
-// of heads where they convert them, and rows of MLA by nothing. Sparse MLA's packed rows have scales of their own.
-constexpr std::array kUses = {
-    BackendUse{Engine::Vllm, "flash_attn", Rows::Heads, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Vllm, "flashinfer", Rows::Heads, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Vllm, "triton_attn", Rows::Heads, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Vllm, "flashmla", Rows::Latent, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Vllm, "flashinfer_mla", Rows::Latent, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Vllm, "triton_mla", Rows::Latent, {{0, 33, 0}, {}}, Both, Unknown},
-    BackendUse{Engine::Sglang, "fa3", Rows::Heads, {}, Both, Nowhere},
-    BackendUse{Engine::Sglang, "fa4", Rows::Heads, {}, Unknown, Nowhere},
-    BackendUse{Engine::Sglang, "flashinfer", Rows::Heads, {}, Both, ReadAlone},
-    BackendUse{Engine::Sglang, "torch_native", Rows::Heads, {}, Nowhere, Nowhere},
-    BackendUse{Engine::Sglang, "triton", Rows::Heads, {{}, {0, 5, 10}}, WrittenAlone, Nowhere},
-    BackendUse{Engine::Sglang, "triton", Rows::Heads, {{0, 5, 10}, {}}, Both, ReadAlone},
-    BackendUse{Engine::Sglang, "trtllm_mha", Rows::Heads, {{}, {0, 5, 14}}, Both, ReadAlone},
-    BackendUse{Engine::Sglang, "trtllm_mha", Rows::Heads, {{0, 5, 14}, {}}, Both, Nowhere},
-    BackendUse{Engine::Sglang, "fa3", Rows::Latent, {}, ReadAlone, Nowhere},
-    BackendUse{Engine::Sglang, "fa4", Rows::Latent, {}, Unknown, Nowhere},
-    BackendUse{Engine::Sglang, "flashinfer", Rows::Latent, {}, Nowhere, Nowhere},
-    BackendUse{Engine::Sglang, "flashmla", Rows::Latent, {}, ReadAlone, Nowhere},
-    BackendUse{Engine::Sglang, "torch_native", Rows::Latent, {}, Nowhere, Nowhere},
-    BackendUse{Engine::Sglang, "triton", Rows::Latent, {{}, {0, 5, 10}}, Unknown, Nowhere},
-    BackendUse{Engine::Sglang, "triton", Rows::Latent, {{0, 5, 10}, {0, 5, 12}}, ReadAlone, ReadAlone},
-    BackendUse{Engine::Sglang, "triton", Rows::Latent, {{0, 5, 12}, {}}, Both, Both},
-    BackendUse{Engine::Sglang, "trtllm_mla", Rows::Latent, {{}, {0, 5, 10}}, ReadAlone, ReadAlone},
-    BackendUse{Engine::Sglang, "trtllm_mla", Rows::Latent, {{0, 5, 10}, {}}, ReadAlone, Nowhere},
-    BackendUse{Engine::Sglang, "fa3", Rows::Sparse, {}, Unknown, Nowhere},
-    BackendUse{Engine::Sglang, "flashmla_kv", Rows::Sparse, {}, Nowhere, Unknown},
-    BackendUse{Engine::Sglang, "flashmla_sparse", Rows::Sparse, {}, Nowhere, Unknown},
-    BackendUse{Engine::Sglang, "trtllm", Rows::Sparse, {{0, 5, 23}, {}}, ReadAlone, ReadAlone},
+// Read in SGLang 0.5.8 to 0.5.23, and of 0.5.23 run by check_scale_use.py, but for fa4, torch_native and Sparse. Its
+// pools divide rows of heads where they convert them, and rows of MLA by nothing. fa3 multiplies where heads are up to
+// 256 wide, and rows of MLA are wider; fa4 stops at scales beside a cache that is not quantized (B30). Before 0.5.14
+// trtllm_mha divides keys and values, and multiplies by the scale of keys alone. Sparse MLA's packed rows have scales
+// of their own.
+constexpr std::array kSglangUses = {
+    BackendUse{"fa3", Rows::Heads, {}, Both, Nowhere},
+    BackendUse{"flashinfer", Rows::Heads, {}, Both, ReadAlone},
+    BackendUse{"torch_native", Rows::Heads, {}, Nowhere, Nowhere},
+    BackendUse{"triton", Rows::Heads, {{}, {0, 5, 10}}, Nowhere, Nowhere},
+    BackendUse{"triton", Rows::Heads, {{0, 5, 10}, {}}, Both, ReadAlone},
+    BackendUse{"trtllm_mha", Rows::Heads, {{}, {0, 5, 14}}, Unknown, ReadAlone},
+    BackendUse{"trtllm_mha", Rows::Heads, {{0, 5, 14}, {}}, Both, Nowhere},
+    BackendUse{"fa3", Rows::Latent, {}, Nowhere, Nowhere},
+    BackendUse{"flashinfer", Rows::Latent, {}, Nowhere, Nowhere},
+    BackendUse{"flashmla", Rows::Latent, {}, ReadAlone, Nowhere},
+    BackendUse{"torch_native", Rows::Latent, {}, Nowhere, Nowhere},
+    BackendUse{"triton", Rows::Latent, {{}, {0, 5, 10}}, Unknown, Nowhere},
+    BackendUse{"triton", Rows::Latent, {{0, 5, 10}, {0, 5, 12}}, ReadAlone, ReadAlone},
+    BackendUse{"triton", Rows::Latent, {{0, 5, 12}, {}}, Both, Both},
+    BackendUse{"trtllm_mla", Rows::Latent, {{}, {0, 5, 9}}, ReadAlone, ReadAlone},
+    BackendUse{"trtllm_mla", Rows::Latent, {{0, 5, 9}, {}}, ReadAlone, Nowhere},
+    BackendUse{"fa3", Rows::Sparse, {}, Unknown, Nowhere},
+    BackendUse{"flashmla_kv", Rows::Sparse, {}, Nowhere, Unknown},
+    BackendUse{"flashmla_sparse", Rows::Sparse, {}, Nowhere, Unknown},
+    BackendUse{"trtllm", Rows::Sparse, {{0, 5, 23}, {}}, ReadAlone, ReadAlone},
 };
 
-/// Of the versions that may be meant; not known where they differ.
-ScaleUse by_backend(const ScaleReader& r, ScaleUse BackendUse::*use) {
-  const std::string name = r.server == Engine::Vllm ? lower_case(r.backend) : r.backend;
-  const Rows rows = !r.latent ? Rows::Heads : r.sparse ? Rows::Sparse : Rows::Latent;
-  std::optional<ScaleUse> found;
-  for (const BackendUse& b : kUses) {
-    const bool here = b.server == r.server && b.name == name && b.rows == rows;
-    if (!here || (r.version && !b.versions.hold(r.version))) continue;
-    if (found && *found != b.*use) return Unknown;
-    found = b.*use;
-  }
-  return found.value_or(Unknown);
+Rows rows_of(const ScaleReader& r) { return !r.latent ? Rows::Heads : r.sparse ? Rows::Sparse : Rows::Latent; }
+
+ScaleUse by_sglang(const ScaleReader& r, ScaleUse BackendUse::*use) {
+  for (const BackendUse& b : kSglangUses)
+    if (b.name == r.backend && b.rows == rows_of(r) && b.versions.hold(r.version)) return b.*use;
+  return Unknown;
+}
+
+/// vLLM's 0.33.0, run by check_scale_use.py.
+ScaleUse on_quantized_of_vllm(const ScaleReader& r) {
+  constexpr EngineVersion kFloats = {0, 20, 0}, kRun = {0, 33, 0};
+  constexpr std::array<std::string_view, 3> kHeads = {"flash_attn", "flashinfer", "triton_attn"};
+  constexpr std::array<std::string_view, 3> kLatent = {"flashmla", "flashinfer_mla", "triton_mla"};
+  const std::string backend = lower_case(r.backend);
+  // Before 0.20 nothing set the floats that FlashInfer reads.
+  if (backend == "flashinfer" && r.declared->is_compressed_tensors() && !(r.version && *r.version >= kFloats))
+    return r.version ? WrittenAlone : Unknown;
+  const Rows rows = rows_of(r);
+  const auto& applying = rows == Rows::Heads ? kHeads : kLatent;
+  const bool applied = rows != Rows::Sparse && std::ranges::find(applying, backend) != applying.end();
+  return applied && (!r.version || *r.version == kRun) ? Both : Unknown;
 }
 
 /// Whether the checkpoint's quantization has the server look for scales at all.
@@ -99,14 +103,17 @@ ScaleUse on_plain_of_vllm(const ScaleReader& r) {
 
 ScaleUse on_quantized(const ScaleReader& r, const CacheType& cache) {
   if (cache.name.ends_with("_per_token_head") || cache.name.ends_with("_ds_mla")) return Nowhere;
-  const bool sglang = r.server == Engine::Sglang;
-  if (!holds_fp8(cache.name) || (sglang && r.version && *r.version < kSglangChecked)) return Unknown;
-  // Before 0.20 vLLM never set the floats that FlashInfer reads.
-  const bool unset =
-      !sglang && r.declared->is_compressed_tensors() && r.version && *r.version < EngineVersion{0, 20, 0};
-  if (unset && lower_case(r.backend) == "flashinfer") return WrittenAlone;
+  if (!holds_fp8(cache.name)) return Unknown;
+  if (r.server == Engine::Vllm) return on_quantized_of_vllm(r);
   const bool may_be_wide = r.backend == "fa3" && !r.latent && (r.head_dim == 0 || r.head_dim > 256);
-  return may_be_wide ? Unknown : by_backend(r, &BackendUse::quantized);
+  return may_be_wide || !r.version ? Unknown : by_sglang(r, &BackendUse::quantized);
+}
+
+/// Of vLLM before 0.8.5: on_plain_of_vllm().
+bool is_checked(Engine server, const EngineVersion& version) {
+  const Server newest = verified_server(server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  return version <= EngineVersion{newest.major, newest.minor, newest.patch} &&
+         (server == Engine::Vllm || version >= kSglangChecked);
 }
 
 }  // namespace
@@ -114,12 +121,12 @@ ScaleUse on_quantized(const ScaleReader& r, const CacheType& cache) {
 ScaleUse scale_use(const ScaleReader& r, const CacheType& cache) {
   const bool sglang = r.server == Engine::Sglang;
   if (r.declared == nullptr || (!sglang && r.server != Engine::Vllm)) return Unknown;
-  if (cache.quantized == Trait::Unknown) return Unknown;
+  if (cache.quantized == Trait::Unknown || (r.version && !is_checked(r.server, *r.version))) return Unknown;
   const bool plain = cache.quantized == Trait::No;
-  if (plain && sglang && (!r.version || *r.version < kSglangChecked || r.backend.empty())) return Unknown;
+  if (plain && sglang && (!r.version || r.backend.empty())) return Unknown;
   if (!makes_parameters(r)) return Nowhere;
   if (!plain) return on_quantized(r, cache);
-  return sglang ? by_backend(r, &BackendUse::plain) : on_plain_of_vllm(r);
+  return sglang ? by_sglang(r, &BackendUse::plain) : on_plain_of_vllm(r);
 }
 
 }  // namespace kvcal

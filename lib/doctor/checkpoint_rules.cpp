@@ -296,7 +296,8 @@ constexpr CombinationRule kRules[] = {
      kTensors | kKnownServer, stops_here},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads",
-      "anything of other attention backends: flashinfer multiplies by none, and triton divides, too, since 0.5.12",
+      "anything of other attention backends: flashinfer and fa3 multiply by none, and triton divides, too, since "
+      "0.5.12",
       "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
       "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
      kTensors | kSglang | kLatent | kMisread,
@@ -318,7 +319,7 @@ constexpr CombinationRule kRules[] = {
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
      quantized_by_transformers},
-    {{"B30", Fatal, Established,
+    {{"B30", Fatal, Inferred,
       "with a 16-bit type that is written out fa4 is handed the KV scales of each layer, loaded or 1.0, and asserts "
       "that "
       "none comes with 16-bit inputs: the first decode step stops the server",

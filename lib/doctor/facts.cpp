@@ -98,12 +98,17 @@ std::string named_backend(std::string_view value) {
   return std::string(value.substr(0, value.find(':')));
 }
 
+const Flag* backend_flag(const Facts& f) {
+  for (const char* name : {"dsa-decode-backend", "nsa-decode-backend", "decode-attention-backend", "attention-backend"})
+    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) return flag;
+  return nullptr;
+}
+
 std::string backend_of(const Facts& f) {
-  for (const char* name : {"dsa-decode-backend", "nsa-decode-backend", "attention-backend", "decode-attention-backend"})
-    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
-      const std::string given = named_backend(flag->value);
-      return f.is(Engine::Vllm) ? upper_case(given) : given;  // it takes small letters, too
-    }
+  if (const Flag* flag = backend_flag(f)) {
+    const std::string given = named_backend(flag->value);
+    return f.is(Engine::Vllm) ? upper_case(given) : given;  // it takes small letters, too
+  }
   const std::string variable = f.variable("VLLM_ATTENTION_BACKEND");
   const bool read = f.is(Engine::Vllm) && f.before({0, 15, 0}) != Trait::No && !variable.empty();
   return read ? variable : f.backend;

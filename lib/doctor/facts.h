@@ -152,6 +152,9 @@ struct Facts {
 /// "FLASHINFER" also of "<AttentionBackendEnum.FLASHINFER: 'vllm.v1...'>", as a log has the option.
 std::string named_backend(std::string_view value);
 
+/// The option that names the attention backend that decodes; null where none does.
+const Flag* backend_flag(const Facts& facts);
+
 /// The attention backend, in the option's or the log's spelling; "" when neither says.
 std::string backend_of(const Facts& facts);
 

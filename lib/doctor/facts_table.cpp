@@ -50,7 +50,7 @@ FactRow gpu(const Facts& f) {
 FactRow backend(const Facts& f) {
   const std::string name = backend_of(f);
   if (name.empty()) return open("attention backend", "the server's log, or --attention-backend in the command");
-  const Flag* flag = f.flag("attention-backend");
+  const Flag* flag = backend_flag(f);
   return known("attention backend", name, flag != nullptr ? place(flag->from) : place(f.backend_from));
 }
 
@@ -81,12 +81,15 @@ FactRow in_file(const Facts& f) {
   return known("scale file", std::to_string(f.scales->n_layers) + " layers", f.scales->path);
 }
 
-/// Also where scales are misread then: C22's.
-bool arrives(const ServerSupport& s) { return s.loads || (misreads_rows(s) && loads(effect_of(s, s.write, 'k'))); }
+/// SGLang's classes of MLA load scales that its backends misread (C22) or leave alone: why_not says which.
+bool misuses_rows(const ServerSupport& s) {
+  return s.server.kind == ServerKind::Sglang && s.loader.starts_with("latent");
+}
 
-/// The table's reason for latent rows is what becomes of scales that do arrive.
+bool arrives(const ServerSupport& s) { return s.loads || (misuses_rows(s) && loads(effect_of(s, s.write, 'k'))); }
+
 std::string why_none_arrives(const ServerSupport& s) {
-  return misreads_rows(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
+  return misuses_rows(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
 }
 
 // Of the version that was looked at only.
@@ -107,16 +110,19 @@ FactRow delivered(const Facts& f) {
   return known(name, arrives(*s) ? "yes" : "no: " + why_none_arrives(*s), s->source);
 }
 
-/// "run: SGLang 0.5.23, flashinfer"; older versions were read.
+/// "read: SGLang 0.5.23, flashinfer".
 std::string source_of_use(const Facts& f) {
+  const bool loads = f.is(Engine::Vllm) || f.is(Engine::Sglang);
+  if (!loads) return std::string(name_of(f.server)) + " makes its own";
   const std::string backend = backend_of(f);
-  return (server_of_table(f) ? "run: " : "read: ") + std::string(name_of(f.server)) +
-         (f.version ? " " + str(*f.version) : "") + (backend.empty() ? "" : ", " + backend);
+  return "read: " + std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "") +
+         (backend.empty() ? "" : ", " + backend);
 }
 
 FactRow applied(const Facts& f) {
   const std::string name = "scales are applied";
-  const bool none = f.checkpoint && f.checkpoint->has_tensors && f.checkpoint->n_scales() == f.checkpoint->n_unit;
+  const bool none = f.checkpoint && (f.checkpoint->has_tensors ? f.checkpoint->n_scales() == f.checkpoint->n_unit
+                                                               : !f.checkpoint->has_kv_scheme);
   switch (f.scale_use) {
     case ScaleUse::Nowhere:
       return known(name, "nowhere", none ? f.checkpoint->path : source_of_use(f));
@@ -129,8 +135,10 @@ FactRow applied(const Facts& f) {
     case ScaleUse::Unknown:
       break;
   }
-  const bool by_cache = f.cache.quantized == Trait::Unknown && !f.cache.open.empty();
-  return open(name, by_cache ? f.cache.open : "server, version, attention backend and checkpoint");
+  if (f.cache.quantized == Trait::Unknown && !f.cache.open.empty()) return open(name, f.cache.open);
+  const bool all_given = f.server != Engine::Unknown && f.version && !backend_of(f).empty() && f.checkpoint;
+  return open(name, all_given ? "nothing here: of this combination it was not checked"
+                              : "server, version, attention backend and checkpoint");
 }
 
 FactRow trait(const std::string& name, Trait t, const Facts& f) {

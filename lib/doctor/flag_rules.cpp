@@ -1,5 +1,6 @@
 // F: options of the serve command, alone and with the model and the server's version.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/letter_case.h"
@@ -126,9 +127,11 @@ Found sparse_type(const Facts& f) {
   return refused ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-// No backend of vLLM's own lists fp8_inc, and those that list the others are of MLA.
+// No backend of vLLM's own lists fp8_inc, and those that list the others are of MLA and of sparse attention.
 Found type_of_other_attention(const Facts& f) {
-  const bool here = (f.cache.name.ends_with("_ds_mla") && f.model.latent == Trait::No) || f.cache.name == "fp8_inc";
+  const bool takes_rows =
+      f.model.latent != Trait::No || f.model.sparse != Trait::No || f.model.architecture.starts_with("DeepseekV4");
+  const bool here = (f.cache.name.ends_with("_ds_mla") && !takes_rows) || f.cache.name == "fp8_inc";
   return here ? found_in_flags(f, {"kv-cache-dtype"}, f.cache.name) : Found{};
 }
 
@@ -178,9 +181,11 @@ Found pair_differs(const Facts& f) {
   return {};
 }
 
-// Other connectors hand blocks to a store outside the server.
+// Connectors that hand blocks to another server; others keep them in a store of this one.
 Found hybrid_handed_over(const Facts& f) {
-  const bool here = f.flag_value("kv-transfer-config").find("Nixl") != std::string::npos;
+  const std::string config = f.flag_value("kv-transfer-config");
+  const bool here = std::ranges::any_of(std::array{"Nixl", "MooncakeConnector", "P2pNccl"},
+                                        [&](const char* name) { return config.find(name) != std::string::npos; });
   return here ? found_in_flags(f, {"kv-transfer-config", "kv-cache-dtype"}) : Found{};
 }
 
@@ -322,8 +327,9 @@ constexpr CombinationRule kRules[] = {
      kFlags | kSglang | kLatent | kQuantized,
      sparse_type},
     {{"F39", Fatal, Established,
-      "no attention backend takes this cache type here: fp8_inc is for Intel's Gaudi, *_ds_mla for MLA models", "",
-      "{fp8}, or {control}", "vllm 0.33.0 v1/attention/backends; vllm issue 42587", Cause::FormatUnsupported, 9},
+      "no attention backend takes this cache type here: fp8_inc is for Intel's Gaudi, *_ds_mla for MLA and DeepSeek's "
+      "sparse attention",
+      "", "{fp8}, or {control}", "vllm 0.33.0 v1/attention/backends; vllm issue 42587", Cause::FormatUnsupported, 9},
      kFlags | kGpu | kVllm | kQuantized,
      type_of_other_attention},
     {{"F12", Note, Established, "the checkpoint's scales are not used: this cache type makes its own while serving", "",

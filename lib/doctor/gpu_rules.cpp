@@ -181,7 +181,9 @@ Found several_requests(const Facts& f) {
 }
 
 Found nvfp4_of_datacenter(const Facts& f) {
-  const bool here = f.gpu->capability >= 100 && f.gpu->capability < 110 && f.cache.name.starts_with("nvfp4");
+  const std::string backend = backend_of(f);
+  const bool here = f.gpu->capability >= 100 && f.gpu->capability < 110 && f.cache.name == "nvfp4" &&
+                    (backend.empty() || backend == "FLASHINFER");
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 

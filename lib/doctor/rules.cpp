@@ -121,8 +121,11 @@ bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 bool has_own_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
 
 Found found_with_backend(const Facts& f) {
-  Found found = found_in_flags(f, {"attention-backend", "kv-cache-dtype"}, backend_of(f));
-  if (!f.backend.empty() && f.flag("attention-backend") == nullptr) found.evidence.push_back(f.backend_from);
+  Found found = found_in_flags(
+      f,
+      {"decode-attention-backend", "attention-backend", "dsa-decode-backend", "nsa-decode-backend", "kv-cache-dtype"},
+      backend_of(f));
+  if (!f.backend.empty() && backend_flag(f) == nullptr) found.evidence.push_back(f.backend_from);
   return found;
 }
 

@@ -137,8 +137,8 @@ constexpr CombinationRule kRules[] = {
     {{"B25", Warning, Reported,
       "scales per token and head, and layers whose heads differ in width: wrong pieces in sound answers were reported, "
       "with prefix caching while the cache was full, without it among the first tokens",
-      "that this version does it: reported for 0.26", "{control}, and compare", "vllm issues 50702, 50749, open",
-      Cause::KernelDefect, 5},
+      "that this version does it: reported for 0.26", "{control}, and compare",
+      "vllm issues 50702, 50749; change 51091, of layers that share another's cache", Cause::KernelDefect, 5},
      kFlags | kVllm | kQuantized,
      token_scales_of_widths},
     {{"B27", Error, Established,

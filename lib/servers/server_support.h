@@ -101,8 +101,8 @@ ServerSupport mtp_support(const Server& server, std::string_view architecture, K
 /// What becomes of a tensor whose name has this spelling. `site` is k, v or q.
 Effect effect_of(const ServerSupport& support, ScaleSpelling spelling, char site);
 
-/// Whether scales of latent rows arrive, and are multiplied in when most backends read rows that nothing was divided
-/// by: SGLang's, but for sparse attention, whose backends differ by GPU.
+/// Whether scales of latent rows arrive, and flashmla and trtllm_mla multiply rows by them that nothing was divided by:
+/// SGLang's, but for sparse attention, whose backends differ by GPU.
 bool misreads_rows(const ServerSupport& support);
 
 /// What becomes of a scale whose module the model does not have.

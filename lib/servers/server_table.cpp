@@ -70,11 +70,11 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{"native or crash", Native, set_of(Native), 0, Crash, Crash, Crash, ""},
     LoaderLine{"native or crash, asking the config", Native, set_of(Native), 0, Crash, Crash, Crash, "", true},
     LoaderLine{"latent", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
-               "its pool of latent rows writes them without dividing by the scale, while most backends multiply on "
-               "reading: any value but 1 is wrong"},
+               "its pool of latent rows writes them without dividing by the scale; flashmla and trtllm_mla multiply on "
+               "reading, where any value but 1 is wrong, fa3 and flashinfer do not, triton does both"},
     LoaderLine{"latent, direct", Latent, set_of(Latent), 0, Dropped, Dropped, Dropped,
-               "its pool of latent rows writes them without dividing by the scale, while most backends multiply on "
-               "reading: any value but 1 is wrong"},
+               "its pool of latent rows writes them without dividing by the scale; flashmla and trtllm_mla multiply on "
+               "reading, where any value but 1 is wrong, fa3 and flashinfer do not, triton does both"},
     LoaderLine{
         "latent, sparse", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
         "its FP8 pool of latent rows gives every 128 channels of a row a scale of their own, or, with the trtllm "

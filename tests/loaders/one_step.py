@@ -6,7 +6,8 @@ import types
 import torch
 from own_functions import functions
 
-N, HEADS, WIDTH, RANK = 16, 1, 64, 32  # tokens; latent rows have RANK + WIDTH - RANK
+N, HEADS, WIDTH = 16, 1, 64  # tokens, heads, their width
+RANK, LATENT = 512, 576  # of MLA's rows: as wide as real ones, for backends go by the width
 
 
 class Fields(types.SimpleNamespace):
@@ -33,9 +34,9 @@ def bound(target, methods):
     return target
 
 
-def rows():
+def rows(width=WIDTH):
     torch.manual_seed(0)
-    return [torch.randn(n, HEADS, WIDTH).bfloat16() for n in (1, N, N)]
+    return [torch.randn(n, HEADS, width).bfloat16() for n in (1, N, N)]
 
 
 def attention(q, k, v, k_factor=1.0, v_factor=1.0):
@@ -43,7 +44,7 @@ def attention(q, k, v, k_factor=1.0, v_factor=1.0):
     k_factor, v_factor = (1.0 if f is None else float(torch.as_tensor(f).flatten()[0]) for f in (k_factor, v_factor))
     k, v = (x.float().reshape(len(x), -1) for x in (k, v))
     q = q.float().reshape(-1, k.shape[1])[:1]  # heads are alike
-    return torch.softmax(q @ k.T * (WIDTH**-0.5 * k_factor), -1) @ v * v_factor
+    return torch.softmax(q @ k.T * (k.shape[1]**-0.5 * k_factor), -1) @ v * v_factor
 
 
 def verdict(q, k, v, stored, out):

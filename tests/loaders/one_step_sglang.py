@@ -6,7 +6,7 @@ import types
 import torch
 import triton_on_cpu  # first: it sets what Triton reads when it is imported
 from check_cache_types import Silent, sglang as type_of_sglang
-from one_step import HEADS, N, RANK, WIDTH, Fields, anything, attention, bound, in_class, rows, verdict
+from one_step import HEADS, LATENT, N, RANK, WIDTH, Fields, anything, attention, bound, in_class, rows, verdict
 from own_functions import functions
 from triton_on_cpu import E4M3, rounded, stand_in
 
@@ -56,8 +56,9 @@ class Sglang:
         return functions(path, [name], names)[name](me, radix(), "", **arguments) is not None
 
     def layer(self, declared, latent, scales):
-        layer = Fields(layer_id=0, tp_q_head_num=HEADS, tp_k_head_num=HEADS, tp_v_head_num=HEADS, head_dim=WIDTH, qk_head_dim=WIDTH,
-                       v_head_dim=RANK if latent else WIDTH, scaling=WIDTH**-0.5, logit_cap=0.0, sliding_window_size=-1, xai_temperature_len=-1)
+        width = LATENT if latent else WIDTH
+        layer = Fields(layer_id=0, tp_q_head_num=HEADS, tp_k_head_num=HEADS, tp_v_head_num=HEADS, head_dim=width, qk_head_dim=width,
+                       v_head_dim=RANK if latent else WIDTH, scaling=width**-0.5, logit_cap=0.0, sliding_window_size=-1, xai_temperature_len=-1)
         if not self.has_method(declared):
             return layer
         self.base["BaseKVCacheMethod.create_weights"](None, layer)
@@ -75,7 +76,7 @@ class Sglang:
         names["set_mla_kv_buffer_triton"] = lambda cache, loc, nope, rope: cache.__setitem__(loc, torch.cat([nope, rope], -1).view(stored))
         names["_set_kv_buffer_impl"] = lambda k, v, k_cache, v_cache, loc, **_: (k_cache.__setitem__(loc, k), v_cache.__setitem__(loc, v))
         if latent:
-            pool.kv_buffer = [torch.zeros(N, HEADS, WIDTH, dtype=stored)]
+            pool.kv_buffer = [torch.zeros(N, HEADS, LATENT, dtype=stored)]
             bound(pool, in_class(file, "MLATokenToKVPool", ["set_kv_buffer", "set_mla_kv_buffer", "_write_mla_kv_buffer", "_scatter_mla_rows",
                                                             "get_key_buffer", "get_value_buffer"], names))
         else:
@@ -94,7 +95,7 @@ class Sglang:
 
     @functools.lru_cache(maxsize=None)
     def run(self, backend, latent, kind, held):
-        q, k, v = rows()
+        q, k, v = rows(LATENT if latent else WIDTH)
         layer = self.layer({"quant_method": "fp8"} if held[0] else None, latent, held)
         dtype = torch.float8_e5m2 if "e5m2" in kind else E4M3 if "8" in kind else torch.bfloat16
         pool = self.pool(latent, dtype)

@@ -8,7 +8,7 @@ import types
 import torch
 import triton_on_cpu  # first: it sets what Triton reads when it is imported
 from check_cache_types import Silent, vllm as type_of_vllm
-from one_step import HEADS, N, RANK, WIDTH, Fields, anything, attention, bound, in_class, rows, verdict
+from one_step import HEADS, LATENT, N, RANK, WIDTH, Fields, anything, attention, bound, in_class, rows, verdict
 from own_functions import functions
 from triton_on_cpu import E4M3, load, rounded, stand_in
 
@@ -88,7 +88,7 @@ class Vllm:
     @functools.lru_cache(maxsize=None)
     def run(self, backend, latent, kind, held):
         """With a layer that holds these scales: k, v, their floats."""
-        q, k, v = rows()
+        q, k, v = rows(LATENT if latent else WIDTH)
         layer = Fields(_k_scale=torch.tensor(held[0]), _v_scale=torch.tensor(held[1]), _q_scale=torch.tensor(1.0), _q_scale_float=1.0,
                        _k_scale_float=held[2], _v_scale_float=held[3])
         path = self.package / "v1/attention/backends" / (self.FILES[backend] + ".py")
@@ -176,12 +176,12 @@ class Vllm:
 
     def run_latent(self, backend, path, layer, kind, dtype, q, k):
         impl = {"FLASHINFER_MLA": "FlashInferMLAImpl", "FLASHMLA": "FlashMLAImpl", "CUTLASS_MLA": "CutlassMLAImpl", "TRITON_MLA": "TritonMLAImpl"}
-        cache = torch.zeros(1, N, WIDTH, dtype=dtype)
+        cache = torch.zeros(1, N, LATENT, dtype=dtype)
         cache[0] = (rounded(k[:, 0].float() / float(layer._k_scale), dtype) if self.is_quantized(kind) else k[:, 0]).to(dtype)
 
         def kernel(query=None, q=None, kv_cache=None, k_cache=None, bmm1_scale=None, bmm2_scale=1.0, descale_k=None, **_):
-            rows_of = (kv_cache if kv_cache is not None else k_cache).reshape(N, WIDTH)
-            factors = (descale_k, descale_k) if bmm1_scale is None else (bmm1_scale / WIDTH**-0.5, bmm2_scale)
+            rows_of = (kv_cache if kv_cache is not None else k_cache).reshape(N, LATENT)
+            factors = (descale_k, descale_k) if bmm1_scale is None else (bmm1_scale / LATENT**-0.5, bmm2_scale)
             got = attention(query if q is None else q, rows_of, rows_of[:, :RANK], *factors).view(1, 1, 1, RANK)
             return got if query is not None else (got, None)
 
@@ -190,7 +190,7 @@ class Vllm:
                  "flash_mla_with_kvcache_fp8": kernel, "reshape_query_for_spec_decode": lambda q, _: q, "_compute_num_kv_splits": lambda *_: 1,
                  "reshape_attn_output_for_spec_decode": lambda o: o, "is_workspace_manager_initialized": lambda: False,
                  "decode_attention_fwd": self.kernels.decode.decode_attention_fwd}
-        me = Fields(kv_cache_dtype=kind, scale=WIDTH**-0.5, kv_lora_rank=RANK, qk_rope_head_dim=WIDTH - RANK, dcp_world_size=1,
+        me = Fields(kv_cache_dtype=kind, scale=LATENT**-0.5, kv_lora_rank=RANK, qk_rope_head_dim=LATENT - RANK, dcp_world_size=1,
                     _workspace=Fields(ensure_size=anything, get_buf=anything))
         me._sm100_cutlass_mla_decode = lambda *a: kernel(q=torch.cat(a[:2], -1), k_cache=a[2])
         decode = Fields(block_table=torch.zeros(1, 1, dtype=torch.int32), seq_lens=torch.tensor([N], dtype=torch.int32), max_query_len=1,
