@@ -1,6 +1,5 @@
 // F: options of the serve command, alone and with the model and the server's version.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "base/letter_case.h"
@@ -183,9 +182,10 @@ Found pair_differs(const Facts& f) {
 
 // Connectors that hand blocks to another server; others keep them in a store of this one.
 Found hybrid_handed_over(const Facts& f) {
-  const std::string config = f.flag_value("kv-transfer-config");
-  const bool here = std::ranges::any_of(std::array{"Nixl", "MooncakeConnector", "P2pNccl"},
-                                        [&](const char* name) { return config.find(name) != std::string::npos; });
+  const auto names = [config = f.flag_value("kv-transfer-config")](const char* one) {
+    return config.find(one) != std::string::npos;
+  };
+  const bool here = names("Nixl") || names("MooncakeConnector") || names("P2pNccl");
   return here ? found_in_flags(f, {"kv-transfer-config", "kv-cache-dtype"}) : Found{};
 }
 
@@ -327,8 +327,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kSglang | kLatent | kQuantized,
      sparse_type},
     {{"F39", Fatal, Established,
-      "no attention backend takes this cache type here: fp8_inc is for Intel's Gaudi, *_ds_mla for MLA and DeepSeek's "
-      "sparse attention",
+      "no attention backend takes this cache type here: fp8_inc is for Intel's Gaudi, *_ds_mla for MLA and DeepSeek",
       "", "{fp8}, or {control}", "vllm 0.33.0 v1/attention/backends; vllm issue 42587", Cause::FormatUnsupported, 9},
      kFlags | kGpu | kVllm | kQuantized,
      type_of_other_attention},
