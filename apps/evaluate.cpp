@@ -89,6 +89,7 @@ Variant variant_in(const std::string& name, const Sources& sources, const ModelS
   if (!first && !sources.statistics && format.has_measured_scales())
     fail("its scales follow from what was measured; give --stats or --scales");
   Variant variant = in_format(spec, format, ranges_for(sources, file_is_one));
+  check_rows(variant, spec);
   if (file_is_one && first) take_scales(variant, format, spec, *first);
   return variant;
 }

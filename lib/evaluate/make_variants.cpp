@@ -90,13 +90,6 @@ float largest_turned(const SiteStatistics& measured, int64_t width) {
   return static_cast<float>(longest * std::sqrt(static_cast<double>(together)) * turned_by(width));
 }
 
-void check_blocks(CacheFormat format, const KvLayout& layout, CacheSite site) {
-  const int64_t width = site == CacheSite::Value ? layout.head_dim_v : layout.head_dim_k;
-  if (format == CacheFormat::Nvfp4 && width % kNvfp4Block != 0)
-    fail("NVFP4 stores blocks of " + std::to_string(kNvfp4Block) + " channels, layer " + std::to_string(layout.layer) +
-         " has rows of " + std::to_string(width));
-}
-
 /// The scale with which the format just holds this magnitude; of NVFP4 the one that is exported.
 float scale_for(CacheFormat format, float absmax) {
   if (format == CacheFormat::Nvfp4) return nvfp4_global_scale(absmax);
@@ -145,13 +138,24 @@ Variant in_format(const ModelSpec& spec, const StoredFormat& format, const Range
       fail("layer " + std::to_string(layout.layer) + " stores one latent row for keys and values: it has one format");
     const std::optional<StoredSite>& stored = site == CacheSite::Value ? format.value : format.key;
     if (!stored || is_spared(spec, layout, format)) return std::nullopt;
-    check_blocks(stored->format, layout, site);
     if (stored->scales_per == ScalesPer::TokenHead) return SiteRounding{stored->format, {}, {}};
     if (stored->scales_per == ScalesPer::One) return rounding_at(stored->format, {1.0f});
     auto [scales, means] = ranges(layout, site, *stored);
     for (float& scale : scales) scale = scale_for(stored->format, scale);
     return SiteRounding{stored->format, scales, scales, stored->moved, std::move(means)};
   });
+}
+
+void check_rows(const Variant& variant, const ModelSpec& spec) {
+  const auto check = [](const std::optional<SiteRounding>& site, int layer, int64_t width) {
+    if (site && site->format == CacheFormat::Nvfp4 && width % kNvfp4Block != 0)
+      fail("NVFP4 stores blocks of " + std::to_string(kNvfp4Block) + " channels, layer " + std::to_string(layer) +
+           " has rows of " + std::to_string(width));
+  };
+  for (size_t c = 0; c < spec.caches.size(); ++c) {
+    check(variant.caches[c].key, spec.caches[c].layer, spec.caches[c].head_dim_k);
+    check(variant.caches[c].value, spec.caches[c].layer, spec.caches[c].head_dim_v);
+  }
 }
 
 void take_scales(Variant& variant, const StoredFormat& format, const ModelSpec& spec, const Artifact& artifact) {

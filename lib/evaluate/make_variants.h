@@ -34,6 +34,9 @@ RangesOf ranges_of(const Artifact& artifact);  // refers to it
 /// A format at the scales that its largest number gives these ranges, named like the format.
 Variant in_format(const ModelSpec& spec, const StoredFormat& format, const RangesOf& ranges);
 
+/// Throws Error where rows of a cache are no whole number of a format's blocks.
+void check_rows(const Variant& variant, const ModelSpec& spec);
+
 /// Keys or values that the variant stores in the file's own format get its scales: what an export of both has.
 void take_scales(Variant& variant, const StoredFormat& format, const ModelSpec& spec, const Artifact& artifact);
 

@@ -159,7 +159,7 @@ TEST(Variants, BlocksNeedRowsThatTheyFill) {
   run.layout.head_dim_v = 24;
   const Measured m(run);
   const auto error = [&](const char* name) {
-    return error_of([&] { in_format(m.spec, stored_format(name), ranges_of(m.statistics)); });
+    return error_of([&] { check_rows(in_format(m.spec, stored_format(name), ranges_of(m.statistics)), m.spec); });
   };
   EXPECT_EQ(error("nvfp4_affine"), error("nvfp4"));
   EXPECT_EQ(error("nvfp4"), "NVFP4 stores blocks of 16 channels, layer 3 has rows of 24");
