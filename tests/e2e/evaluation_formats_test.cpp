@@ -18,7 +18,7 @@ TEST(EvaluationFormats, AreKnownWhereverARecipeIsRead) {
   std::vector<std::string> names = stored_format_names();
   for (const std::string& key : stored_format_names())
     if (!stored_format(key).is_mixed()) names.insert(names.end(), {key + ":nvfp4", "bf16:" + key, key + ":bf16"});
-  EXPECT_EQ(names.size(), 12U + 3 * 11);
+  EXPECT_EQ(names.size(), 15U + 3 * 14);
   for (const std::string& name : names) {
     EXPECT_TRUE(is_recipe_format(name)) << name;
     EXPECT_EQ(cost_of_sequence(spec, std::vector{stored_layer(0, name)}, 1).bytes_per_token(),
