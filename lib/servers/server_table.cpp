@@ -47,6 +47,9 @@ constexpr std::array kVllmLoaders = {
 // and some of those index a dictionary without asking.
 constexpr std::string_view kNoConfig =
     "the class gives its attention (RadixAttention) no quantization config, so there is no parameter to load into";
+constexpr std::string_view kLatentPool =
+    "its pool of latent rows writes them without dividing by the scale; flashmla and trtllm_mla multiply on reading, "
+    "where any value but 1 is wrong, fa3 and flashinfer do not, triton does both";
 constexpr Spellings kRemapped = set_of(Attention, Projection, Output, Shared);
 constexpr Spellings kProjections = set_of(Projection, Fused, Output);
 constexpr std::array kSglangLoaders = {
@@ -69,12 +72,8 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{"native, quiet, no projections", Native, set_of(Native), kProjections, Dropped, Dropped, Dropped, ""},
     LoaderLine{"native or crash", Native, set_of(Native), 0, Crash, Crash, Crash, ""},
     LoaderLine{"native or crash, asking the config", Native, set_of(Native), 0, Crash, Crash, Crash, "", true},
-    LoaderLine{"latent", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
-               "its pool of latent rows writes them without dividing by the scale; flashmla and trtllm_mla multiply on "
-               "reading, where any value but 1 is wrong, fa3 and flashinfer do not, triton does both"},
-    LoaderLine{"latent, direct", Latent, set_of(Latent), 0, Dropped, Dropped, Dropped,
-               "its pool of latent rows writes them without dividing by the scale; flashmla and trtllm_mla multiply on "
-               "reading, where any value but 1 is wrong, fa3 and flashinfer do not, triton does both"},
+    LoaderLine{"latent", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned, kLatentPool},
+    LoaderLine{"latent, direct", Latent, set_of(Latent), 0, Dropped, Dropped, Dropped, kLatentPool},
     LoaderLine{
         "latent, sparse", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
         "its FP8 pool of latent rows gives every 128 channels of a row a scale of their own, or, with the trtllm "
