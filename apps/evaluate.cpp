@@ -72,8 +72,7 @@ RangesOf ranges_for(const Sources& sources, bool file_is_one) {
   const RangesOf measured = ranges_of(*sources.statistics);
   if (!first || !file_is_one) return measured;
   return [measured, of_file = ranges_of(*first)](const KvLayout& layout, CacheSite site, const StoredSite& stored) {
-    const bool in_file = stored.scales_per == ScalesPer::Tensor && stored.moved == Moved::No;
-    return (in_file ? of_file : measured)(layout, site, stored);
+    return (stored.needs_statistics() ? measured : of_file)(layout, site, stored);
   };
 }
 

@@ -57,11 +57,6 @@ int64_t row_bytes(int64_t width, const std::optional<StoredSite>& site) {
   return (in_four_bits(site->format) ? (width + 1) / 2 : width) + scale;
 }
 
-bool is_of_channels(const std::optional<StoredSite>& site) {
-  return site &&
-         (site->scales_per == ScalesPer::Head || site->scales_per == ScalesPer::Channel || site->moved != Moved::No);
-}
-
 bool is_measured(const std::optional<StoredSite>& site) {
   return site && site->scales_per != ScalesPer::TokenHead && site->scales_per != ScalesPer::One;
 }
@@ -69,8 +64,6 @@ bool is_measured(const std::optional<StoredSite>& site) {
 }  // namespace
 
 bool StoredFormat::has_measured_scales() const { return is_measured(key) || is_measured(value); }
-
-bool StoredFormat::needs_statistics() const { return is_of_channels(key) || is_of_channels(value); }
 
 bool StoredFormat::is_served() const {
   const auto is_moved = [](const std::optional<StoredSite>& site) { return site && site->moved != Moved::No; };

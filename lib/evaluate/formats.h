@@ -20,6 +20,11 @@ struct StoredSite {
   CacheFormat format;
   ScalesPer scales_per;
   Moved moved = Moved::No;
+
+  /// Whether it needs to know what was measured of single heads or channels, which a scale file does not say.
+  bool needs_statistics() const {
+    return scales_per == ScalesPer::Head || scales_per == ScalesPer::Channel || moved != Moved::No;
+  }
   bool operator==(const StoredSite&) const = default;
 };
 
@@ -32,9 +37,9 @@ struct StoredFormat {
 
   bool is_mixed() const { return key != value; }
 
-  /// Whether it needs to know what was measured, and whether that of single heads or channels.
+  /// Whether it needs to know what was measured, and whether statistics alone say it.
   bool has_measured_scales() const;
-  bool needs_statistics() const;
+  bool needs_statistics() const { return (key && key->needs_statistics()) || (value && value->needs_statistics()); }
 
   /// Whether a released server reads such a cache.
   bool is_served() const;

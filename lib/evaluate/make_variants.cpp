@@ -125,7 +125,7 @@ RangesOf ranges_of(const Statistics& statistics) {
 
 RangesOf ranges_of(const Artifact& artifact) {
   return [&](const KvLayout& layout, CacheSite site, const StoredSite& stored) {
-    if (stored.scales_per != ScalesPer::Tensor || stored.moved != Moved::No)
+    if (stored.needs_statistics())
       fail("a scale file does not say what heads and channels hold; give the statistics, --stats");
     return SiteRange{{site_of(layer_of(artifact, layout), site).absmax}, {}};
   };
