@@ -50,6 +50,8 @@ void Charsmap::check() const {
   const auto is_boundary = [&](size_t i) {
     return i == texts_.size() || (i < texts_.size() && (static_cast<unsigned char>(texts_[i]) & 0xC0) != 0x80);
   };
+  // The root is followed by whatever is looked up, unlike all others without a comparison of its label.
+  if ((units_[0] & kIsValue) != 0) fail("precompiled_charsmap is damaged: its array begins with a value");
   for (size_t i = 0; i < units_.size(); ++i) {
     const uint32_t unit = units_[i];
     if ((unit & kIsValue) != 0) {

@@ -226,6 +226,8 @@ TEST(Charsmap, DamagedOnesAreRefused) {
   EXPECT_EQ(damaged([](SmallMap& m) { m.units['a'] |= 1u << 30; }), nowhere);
   EXPECT_EQ(damaged([](SmallMap& m) { m.units['b'] = 'b'; }), nowhere) << "no value where one is promised";
   EXPECT_EQ(damaged([](SmallMap& m) { m.units.resize(200); }), nowhere) << "part of a block";
+  EXPECT_EQ(damaged([](SmallMap& m) { m.units[0] = uint32_t{1} << 31; }),
+            prefix + "is damaged: its array begins with a value");
 }
 
 }  // namespace
