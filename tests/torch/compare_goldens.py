@@ -163,10 +163,14 @@ def show(name, n, moved, faults):
     print(f"{name:24} {n:8} values, {moved:4} one code apart  {'; '.join(faults)[:400] or 'equal'}", flush=True)
 
 
-def main(names):
+def prepare():
     AttentionInterface.register("golden", eager)
     AttentionMaskInterface.register("golden", eager_mask)
     be_quiet()
+
+
+def main(names):
+    prepare()
     names = names or sorted(path.parent.name for path in GOLDEN.glob("*/golden.json"))
     equal, excluded, different = 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:

@@ -14,4 +14,6 @@ fi
 "$python" "$here/test_kvstats.py"
 "$python" "$here/test_observe.py"
 [ $# -gt 0 ] || "$python" "$here/compare_pictures.py"
+"$python" "$here/test_states.py"
+"$python" "$here/compare_states.py" "$@"
 exec "$python" "$here/compare_goldens.py" "$@"
