@@ -25,7 +25,7 @@ help:
 	@echo 'make test-real-scales  compare scales of absmax and powers of two with 1.0 on it, over calibration sets drawn at random'
 	@echo 'make test-real-table  the table of docs/evidence.md: what formats and scales cost three trained models; fetches 750 MB, an hour'
 	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
-	@echo 'make test-torch    kvcal.torch against kvcal: every golden in f32, batches, caches, processes'
+	@echo 'make test-torch    kvcal.torch against kvcal: every golden in f32, batches, caches, processes, states'
 	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-action  the GitHub Action, the pre-commit hook and the pipelines of docs/ci.md, on a repository made for it'
