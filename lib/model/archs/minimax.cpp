@@ -1,11 +1,10 @@
 // MiniMaxForCausalLM (MiniMax-Text-01): lightning attention, which is a state space whose decay is a constant of head
 // and layer, beside softmax attention; experts in every layer; residuals are taken behind the norms, with factors. The
 // checkpoint's decay tables are not needed. Softmax layers rotate whole heads, as the reference does.
-#include <cmath>
-
 #include "base/portable_math.h"
 #include "model/archs/archs.h"
 #include "model/decoders/decoder_model.h"
+#include "model/layers/lightning_scan.h"
 #include "model/layers/multipliers.h"
 #include "model/layers/self_attention.h"
 #include "model/layers/weight_rows.h"
@@ -26,7 +25,6 @@ constexpr RopeDefaults kRopeDefaults = {1000000, 1};
 constexpr MoeNames kNames = {.gate = "w1", .up = "w3", .down = "w2"};
 constexpr float kInnerEpsilon = 1e-6f;  // of the norm behind lightning attention: of the reference, no config key
 
-// S <- e^-slope S + k ⊗ v, o = qᵀ S: ssd() with a step of 1 and nothing skipped.
 class LightningAttention final : public Mixer {
  public:
   LightningAttention(const DecoderDims& dims, int64_t layer, WeightLoader& loader, WeightBinder w);
@@ -40,33 +38,33 @@ class LightningAttention final : public Mixer {
   int64_t n_heads_, head_dim_;
   Linear q_, k_, v_, gate_, out_;  // [N·D, hidden] x4, [hidden, N·D]
   Owned norm_;                     // [N·D]
-  Owned a_log_, dt_bias_, skip_;   // F32 [N]
+  LightningScan scan_;
 };
+
+/// The slope of head h is 2^(-8 (h+1) / N), times the layer's share; their logarithms.
+std::vector<double> log_slopes(const DecoderDims& d, int64_t layer) {
+  const double share = 1 - static_cast<double>(layer) / (static_cast<double>(d.n_layers - 1) + 1e-5) + 1e-5;
+  std::vector<double> slopes;
+  for (int64_t h = 0; h < d.n_heads; ++h) {
+    const double log2_slope = -8.0 * static_cast<double>(h + 1) / static_cast<double>(d.n_heads);
+    slopes.push_back(log2_slope * portable_log(2) + portable_log(share));
+  }
+  return slopes;
+}
 
 LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, WeightLoader& loader, WeightBinder w)
     : n_heads_(d.n_heads),
       head_dim_(d.head_dim),
       gate_(load_projection(loader, w, "output_gate", d.n_heads * d.head_dim, d.hidden)),
       out_(load_projection(loader, w, "out_proj", d.hidden, d.n_heads * d.head_dim)),
-      norm_(loader.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)) {
+      norm_(loader.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
+      scan_(log_slopes(d, layer), loader) {
   const HostLinear qkv = projection(w, "qkv_proj", 3 * d.n_heads * d.head_dim, d.hidden);  // per head q, k, v
   Linear* parts[] = {&q_, &k_, &v_};
   for (int64_t i = 0; i < 3; ++i) {
     const Storage rows = select_rows(qkv.weight, RowsOfGroups{d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim});
     *parts[i] = loader.load_linear(rows.tensor(), {}, qkv.input);
   }
-  const Storage rates({d.n_heads}, DType::F32), steps({d.n_heads}, DType::F32), zeros({d.n_heads}, DType::F32);
-  const double share = 1 - static_cast<double>(layer) / (static_cast<double>(d.n_layers - 1) + 1e-5) + 1e-5;
-  for (int64_t h = 0; h < d.n_heads; ++h) {
-    // The slope of head h is 2^(-8 (h+1) / N), times the layer's share.
-    const double log2_slope = -8.0 * static_cast<double>(h + 1) / static_cast<double>(d.n_heads);
-    rates.tensor().as<float>()[h] = static_cast<float>(log2_slope * portable_log(2) + portable_log(share));
-    steps.tensor().as<float>()[h] = 0.54132485f;  // ln(e - 1): softplus of it is 1
-    zeros.tensor().as<float>()[h] = 0;
-  }
-  a_log_ = loader.load_f32(rates.tensor());
-  dt_bias_ = loader.load_f32(steps.tensor());
-  skip_ = loader.load_f32(zeros.tensor());
 }
 
 Tensor LightningAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&,
@@ -75,19 +73,14 @@ Tensor LightningAttention::forward(Ops& op, const Tensor& h, const Batch& batch,
   const auto heads = [&](const Linear& w) {
     return op.activate(op.linear(h, w), Activation::Silu).reshaped({t, n_heads_, head_dim_});
   };
-  const Tensor no_step = op.scale(op.columns(h, 0, n_heads_), 0);
-  const Tensor o = op.ssd({heads(v_), no_step, heads(k_), heads(q_)}, {a_log_, dt_bias_, skip_}, batch.spans,
-                          states.ssm_states(batch));
+  const Tensor o = scan_.forward(op, heads(q_), heads(k_), heads(v_), h, batch, states);
   const Tensor normed = op.rms_norm(o.reshaped({t, n_heads_ * head_dim_}), norm_, kInnerEpsilon);
   return op.linear(op.sigmoid_mul(normed, op.linear(h, gate_)), out_);
 }
 
 MixerSize LightningAttention::size(const DecoderDims& d) {
-  const int64_t n = d.n_heads * d.head_dim;
-  MixerSize s;
-  s.activations = 10 * n + 6 * d.n_heads;  // projections, activated; the scan with its decays, normed, gated
-  s.state_bytes = n * d.head_dim * 4;
-  s.state_row = d.head_dim;
+  MixerSize s = lightning_size(d.n_heads, d.head_dim);
+  s.activations += 9 * d.n_heads * d.head_dim;  // projections, activated; normed, gated
   return s;
 }
 
