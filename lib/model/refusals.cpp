@@ -28,8 +28,6 @@ constexpr std::array kRefusals = {
     Refusal{"DeepseekV4ForCausalLM",
             "its layers cache compressed entries beside a window, and no server takes a scale for them", Caches::Other},
     Refusal{"FalconMambaForCausalLM", kStateOnly, Caches::Other},
-    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", Caches::Measured},
-    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", Caches::Measured},
     Refusal{"KimiK3ForConditionalGeneration",
             "its layers add attention over earlier blocks' residuals, its experts work in a latent space",
             Caches::Measured},

@@ -18,6 +18,7 @@ import transformers
 
 from config_parts import L, F, S, model, run, sizes
 from kimi_configs import KIMI
+from newer_configs import NEWER
 from odd_configs import ODD
 from small_configs import SMALL
 
@@ -31,6 +32,7 @@ YARN8 = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192
 # name: (config, layout by hand or None, why it is here)
 CONFIGS = {
     **KIMI,
+    **NEWER,
     **ODD,
     **SMALL,
     "llama_2_7b": (

@@ -75,7 +75,4 @@ ODD = {
               layer_types=["attention"] * 4, position_embedding_type="rope", shared_intermediate_size=8192,
               num_local_experts=0, num_experts_per_tok=0),
         [run(0, 3, 8, 64)], "a hybrid class whose layers are all attention"),
-    "granite_swa": (
-        model("GraniteSWAForCausalLM", "granite_swa", sizes(49152, 256, 512, 2, 4, 2), sliding_window=128,
-              layer_types=[S, F]), "its heads have sinks", "a near relative"),
 }

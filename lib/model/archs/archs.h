@@ -62,7 +62,9 @@
   LINE("GraniteForCausalLM", parse_granite)                             \
   LINE("GraniteMoeForCausalLM", parse_granite_moe)                      \
   LINE("GraniteMoeHybridForCausalLM", parse_granite_moe_hybrid)         \
+  LINE("GraniteMoeSWAForCausalLM", parse_granite_moe_swa)               \
   LINE("GraniteMoeSharedForCausalLM", parse_granite_moe_shared)         \
+  LINE("GraniteSWAForCausalLM", parse_granite_swa)                      \
   LINE("HYV3ForCausalLM", parse_hy_v3)                                  \
   LINE("HunYuanDenseV1ForCausalLM", parse_hunyuan_dense)                \
   LINE("HunYuanMoEV1ForCausalLM", parse_hunyuan_moe)                    \

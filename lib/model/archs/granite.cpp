@@ -1,15 +1,13 @@
 // GraniteForCausalLM: Granite 3 dense. Llama with four multipliers: of the embeddings, of the logits q·k (in place of
 // D^-1/2), of both branches before they join the residual stream, and a divisor of the output logits.
 #include "model/archs/archs.h"
+#include "model/archs/granite_keys.h"
 #include "model/decoders/plain_decoder.h"
 #include "model/layers/multipliers.h"
 #include "model/rope.h"
 
 namespace kvcal {
 namespace {
-
-constexpr DecoderDefaults kDefaults = {
-    .vocab = 32000, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048};
 
 class Granite final : public PlainDecoder {
  public:
@@ -26,10 +24,9 @@ class Granite final : public PlainDecoder {
 }  // namespace
 
 std::unique_ptr<Model> parse_granite(const Json& config) {
-  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const DecoderDims dims = read_decoder_dims(config, kGraniteDefaults);
   const Json& text = text_config(config);
-  if (find_member(text, "layer_rope_theta") || get_bool_or(text, "attention_sinks", false))
-    fail("layer_rope_theta and attention_sinks are of GraniteSWAForCausalLM, which is not read");
+  refuse_swa_keys(text);
   const Bias attention = read_bias(text, "attention_bias"), mlp = read_bias(text, "mlp_bias");
   const Multipliers multipliers = read_multipliers(text);
   const PlainForm form{.attention = {.qkv = attention, .o = attention}, .mlp = mlp, .factor = multipliers.residual};

@@ -2,14 +2,12 @@
 // branches and logits; experts in every layer, and in the second class a shared one. Choosing the best logits and the
 // softmax over them alone is the softmax over all, renormalized.
 #include "model/archs/archs.h"
-#include "model/decoders/moe_decoder.h"
+#include "model/archs/granite_keys.h"
 #include "model/rope.h"
 
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
-    .vocab = 32000, .hidden = 4096, .ffn = 11008, .n_layers = 32, .n_heads = 32, .max_positions = 2048};
 constexpr int64_t kDefaultExperts = 8, kDefaultActive = 2;
 
 // As published, and as the reference framework names them by now.
@@ -29,27 +27,33 @@ MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   return parts;
 }
 
-std::unique_ptr<Model> parse(const Json& config, bool shared) {
+std::unique_ptr<Model> parse(const Json& config, SharedExperts shared) {
   const Json& text = text_config(config);
+  refuse_swa_keys(text);
+  return std::make_unique<MoeDecoder>(config,
+                                      read_granite_moe(text, read_decoder_dims(config, kGraniteDefaults), shared));
+}
+
+}  // namespace
+
+MoeDecoderConfig read_granite_moe(const Json& text, const DecoderDims& dims, SharedExperts shared) {
   MoeDecoderConfig c;
-  c.dims = read_decoder_dims(config, kDefaults);
+  c.dims = dims;
   c.rope = read_rope(text, c.dims.head_dim, {});
   c.attention.qkv = c.attention.o = read_bias(text, "attention_bias");
   c.moe.hidden = c.dims.hidden;
   c.moe.n_experts = read_size(text, "num_local_experts", kDefaultExperts);
   c.moe.ffn = c.dims.ffn;
-  if (shared) c.moe.shared_ffn = get_int_or(text, "shared_intermediate_size", 0);
+  if (shared == SharedExperts::Read) c.moe.shared_ffn = get_int_or(text, "shared_intermediate_size", 0);
   c.moe.routing = {.k = get_int_or(text, "num_experts_per_tok", kDefaultActive), .renormalize = true};
   check_moe_dims(c.moe);
   c.load = load;
   make_uniform(c);
   c.multipliers = read_multipliers(text);
-  return std::make_unique<MoeDecoder>(config, std::move(c));
+  return c;
 }
 
-}  // namespace
-
-std::unique_ptr<Model> parse_granite_moe(const Json& config) { return parse(config, false); }
-std::unique_ptr<Model> parse_granite_moe_shared(const Json& config) { return parse(config, true); }
+std::unique_ptr<Model> parse_granite_moe(const Json& config) { return parse(config, SharedExperts::None); }
+std::unique_ptr<Model> parse_granite_moe_shared(const Json& config) { return parse(config, SharedExperts::Read); }
 
 }  // namespace kvcal

@@ -142,6 +142,19 @@ def granite(r: Dice):
                 rope_parameters=r.rope(r.width(s)))
 
 
+def windows_and_bases(r: Dice, n: int) -> dict:
+    """Of Granite with windows and sinks."""
+    out = {"sliding_window": r.window()} | r.some(layer_types=(r.layer_types(n),))
+    if r.flag():
+        out["layer_rope_theta"] = [r.choice((0, 100, 1e4, 5e5)) for _ in range(n)]
+    return out
+
+
+def granite_swa(r: Dice):
+    s = granite(r)
+    return dict(s, **windows_and_bases(r, s["num_hidden_layers"]))
+
+
 def multipliers(r: Dice) -> dict:
     return r.some(0.7, embedding_multiplier=(1.0, 6.0, 12), attention_multiplier=(1.0, 0.11, 0.3),
                   residual_multiplier=(1.0, 0.4, 0.22), logits_scaling=(1.0, 3.0, 0.5, 8))
@@ -290,7 +303,7 @@ CLASSES = {
     "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,
     "Phi3ForCausalLM": phi3, "Phi4MMForCausalLM": phi3, "Olmo2ForCausalLM": olmo2, "Olmo3ForCausalLM": olmo3, "SmolLM3ForCausalLM": smollm3,
-    "GraniteForCausalLM": granite, "SeedOssForCausalLM": seed_oss, "GlmForCausalLM": glm, "Glm4ForCausalLM": glm,
+    "GraniteForCausalLM": granite, "GraniteSWAForCausalLM": granite_swa, "SeedOssForCausalLM": seed_oss, "GlmForCausalLM": glm, "Glm4ForCausalLM": glm,
     "Exaone4ForCausalLM": exaone4, "HunYuanDenseV1ForCausalLM": hunyuan_dense, "CohereForCausalLM": cohere,
     "Cohere2ForCausalLM": cohere2, "Starcoder2ForCausalLM": starcoder2, "Ernie4_5ForCausalLM": ernie4_5,
     "GemmaForCausalLM": gemma, "Gemma2ForCausalLM": gemma2, "VaultGemmaForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3, "Gemma4ForCausalLM": gemma4,

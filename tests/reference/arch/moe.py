@@ -6,7 +6,7 @@ from cases.mla import draws as latent_draws
 from cases.mimo import mimo_weights
 from cases.moe import far_apart, gpt_oss_weights
 from cases.mla import mistral4_draws
-from dense import multipliers, qwen_windows
+from dense import multipliers, qwen_windows, windows_and_bases
 from dice import FULL, SLIDING, Dice
 
 
@@ -114,6 +114,11 @@ def granite_moe(r: Dice):
 
 def granite_moe_shared(r: Dice):
     return dict(granite_moe(r), **r.some(shared_intermediate_size=(0, 24, 40)))
+
+
+def granite_moe_swa(r: Dice):
+    s = granite_moe_shared(r)
+    return dict(s, **windows_and_bases(r, s["num_hidden_layers"]))
 
 
 def ernie4_5_moe(r: Dice):
@@ -326,7 +331,7 @@ CLASSES = {
     "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
     "BailingMoeForCausalLM": bailing_moe, "BailingMoeV2ForCausalLM": glm4_moe, "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
     "OlmoeForCausalLM": olmoe, "FlexOlmoForCausalLM": flex_olmo, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
-    "GraniteMoeSharedForCausalLM": granite_moe_shared, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
+    "GraniteMoeSharedForCausalLM": granite_moe_shared, "GraniteMoeSWAForCausalLM": granite_moe_swa, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
     "Llama4ForCausalLM": llama4, "DeepseekV2ForCausalLM": deepseek_v2, "DeepseekV3ForCausalLM": deepseek_v3,
     "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,
     "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,

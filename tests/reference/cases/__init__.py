@@ -5,10 +5,10 @@ reference framework writes into the older form that published checkpoints use (b
 goldens are always computed from the files as they finally lie in the folder, except where a case has `served`.
 """
 
-from cases import (bailing, biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, muse,
+from cases import (bailing, biased, cohere, deepseek_ocr, dense, gemma, granite_swa, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, muse,
                    olmo_hybrid, qwen_hybrid, step, vision, wrappers)
 from cases.case import Case
 
-FAMILIES = (bailing, biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, muse, olmo_hybrid, qwen_hybrid,
+FAMILIES = (bailing, biased, cohere, deepseek_ocr, dense, gemma, granite_swa, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, muse, olmo_hybrid, qwen_hybrid,
             step, vision, wrappers)
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)

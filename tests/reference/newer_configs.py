@@ -1,0 +1,26 @@
+"""Configs of Granite with windows, for make_config_layouts.py."""
+
+from config_parts import F, S, model, run, sizes
+
+BASES = [0, 1e4, 1e4, 1e4] * 6
+
+
+def granite(*parts: dict, **more) -> dict:
+    return model("GraniteSWAForCausalLM", "granite_swa", *(parts or (sizes(49152, 256, 512, 4, 4, 2),)), **more)
+
+
+def granite_moe(layers: int, **more) -> dict:
+    return model("GraniteMoeSWAForCausalLM", "granitemoe_swa", sizes(49152, 256, 64, layers, 4, 2), num_local_experts=8,
+                 num_experts_per_tok=2, **more)
+
+
+NEWER = {
+    "granite_swa": (granite(sliding_window=128, layer_types=[S, S, F, S]),
+                    [run(0, 1, 2, 64, 128), run(2, 2, 2, 64), run(3, 3, 2, 64, 128)], "layers by words; one base for all"),
+    "granite_swa_2b": (
+        granite(sizes(100352, 2560, 8192, 24, 20, 4), layer_rope_theta=BASES, max_position_embeddings=131072),
+        [caches for i in range(0, 24, 4) for caches in (run(i, i, 4, 128, rotary=0), run(i + 1, i + 3, 4, 128, 128))],
+        "what the class has by itself: a window of 128, every fourth layer from 0 on without; layers of base 0 do not rotate"),
+    "granite_moe_swa": (granite_moe(6, sliding_window=64), [run(0, 0, 2, 64), run(1, 3, 2, 64, 64), run(4, 4, 2, 64),
+                        run(5, 5, 2, 64, 64)], "experts, and windows as the class has them"),
+}
