@@ -15,6 +15,7 @@ namespace {
 enum class Caches : uint8_t {
   Usual,     // keys and values, or a latent row, of layers that attend
   Measured,  // the same, and its own code in transformers can measure them
+  Some,      // of layers that no usual key tells; that code can measure those
   Other,     // or none
 };
 struct Refusal {
@@ -23,16 +24,47 @@ struct Refusal {
 };
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
+constexpr std::string_view kRingLinear =
+    "every layer_group_size-th layer caches keys and values, the others keep a state of lightning attention; neither "
+    "vLLM 0.33.0 nor SGLang 0.5.23 has the class: they serve its successor, BailingMoeV2_5ForCausalLM, whose cache is "
+    "latent";
+constexpr std::string_view kLing3 =
+    "every layer_group_size-th layer caches a latent row behind a gate of each head, the others keep a state of Kimi "
+    "delta attention whose decay is bounded";
+constexpr std::string_view kKimiK3 =
+    "its layers add attention over earlier blocks' residuals to latent rows and to states of Kimi delta attention, its "
+    "experts work in a latent space";
+constexpr std::string_view kQwen4 =
+    "its full layers cache keys and values beside an indexer's keys, the others keep a state of a gated delta net, "
+    "and its residual has four streams";
+constexpr std::string_view kGlm5Next =
+    "its full layers cache a latent row beside an indexer's keys, the others keep a state of Kimi delta attention, "
+    "and its residual has several streams";
 constexpr std::array kRefusals = {
+    Refusal{"AliceAIForCausalLM",
+            "its full layers cache keys and values, the others keep a state of Kimi delta attention, and all add "
+            "attention over earlier blocks' residuals",
+            Caches::Other},
+    Refusal{"BailingHybridForCausalLM", kLing3, Caches::Some},
+    Refusal{"BailingMoeLinearForCausalLM", kRingLinear, Caches::Other},
+    Refusal{"BailingMoeLinearV2ForCausalLM", kRingLinear, Caches::Other},
+    Refusal{"BailingMoeV3ForCausalLM", kLing3, Caches::Some},
     Refusal{"BloomForCausalLM", kAlibi},
     Refusal{"DeepseekV4ForCausalLM",
             "its layers cache compressed entries beside a window, and no server takes a scale for them", Caches::Other},
     Refusal{"FalconMambaForCausalLM", kStateOnly, Caches::Other},
-    Refusal{"KimiK3ForConditionalGeneration",
-            "its layers add attention over earlier blocks' residuals, its experts work in a latent space",
-            Caches::Measured},
-    Refusal{"Lfm3ForCausalLM",
-            "no server runs it: vLLM 0.33.0 stops at its convolutions, SGLang 0.5.23 has no such class"},
+    Refusal{"Glm5NextForCausalLM", kGlm5Next, Caches::Some},
+    Refusal{"Glm5NextForConditionalGeneration", kGlm5Next, Caches::Some},
+    Refusal{"JetNemotronForCausalLM",
+            "some of its layers cache keys and values, some of these of a window, the others keep a state of a delta "
+            "rule behind convolutions that depend on the input",
+            Caches::Other},
+    Refusal{"KimiK3ForConditionalGeneration", kKimiK3, Caches::Measured},
+    Refusal{"KimiK3LinearForCausalLM", kKimiK3, Caches::Measured},
+    Refusal{
+        "Lfm3ForCausalLM",
+        "no server runs it, whose layers cache keys and values or the window of a convolution: vLLM 0.33.0 stops at "
+        "the convolutions, SGLang 0.5.23 has no such class"},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each", Caches::Other},
     Refusal{"Mamba2ForCausalLM", kStateOnly, Caches::Other},
     Refusal{"MambaForCausalLM", kStateOnly, Caches::Other},
@@ -54,6 +86,8 @@ constexpr std::array kRefusals = {
             "vLLM and SGLang take its norms, RoPE and query factor differently; MuseGlimmerForConditionalGeneration is "
             "supported"},
     Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
+    Refusal{"Qwen4ExpForCausalLM", kQwen4, Caches::Some},
+    Refusal{"Qwen4ExpForConditionalGeneration", kQwen4, Caches::Some},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
     Refusal{"Rnj1ForCausalLM", "its chunked layers see the chunk before theirs too"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly, Caches::Other},
@@ -62,6 +96,10 @@ constexpr std::array kRefusals = {
     Refusal{"SolarForCausalLM", "its later layers mix in what earlier ones began with (bskcn)"},
     Refusal{"Step1ForCausalLM", kAlibi},
     Refusal{"TeleFLMForCausalLM", "of vLLM and SGLang only the second multiplies embeddings by input_mult"},
+    Refusal{"ZayaForCausalLM",
+            "every second layer caches keys and values made by convolutions, whose windows are kept beside them; the "
+            "others have experts alone",
+            Caches::Some},
     Refusal{"xLSTMForCausalLM", kStateOnly, Caches::Other},
 };
 
@@ -201,7 +239,9 @@ void refuse_without_architecture(const Json& config, std::span<const std::string
 
 Refused reason_to_refuse(const Json& config, std::string_view name, std::span<const std::string_view> known) {
   for (const Refusal& r : kRefusals)
-    if (r.name == name) return {std::string(r.reason), r.caches != Caches::Other, r.caches == Caches::Measured};
+    if (r.name == name)
+      return {std::string(r.reason), r.caches == Caches::Usual || r.caches == Caches::Measured,
+              r.caches == Caches::Measured || r.caches == Caches::Some};
   for (const Role& role : kRoles)
     if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) return {std::string(role.reason)};
   if (says(config, "is_encoder_decoder", true))

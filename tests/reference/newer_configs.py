@@ -1,4 +1,4 @@
-"""Configs of Granite with windows, for make_config_layouts.py."""
+"""Configs of Granite with windows, and of Ring and Ling that are not read, for make_config_layouts.py."""
 
 from config_parts import F, S, model, run, sizes
 
@@ -23,4 +23,11 @@ NEWER = {
         "what the class has by itself: a window of 128, every fourth layer from 0 on without; layers of base 0 do not rotate"),
     "granite_moe_swa": (granite_moe(6, sliding_window=64), [run(0, 0, 2, 64), run(1, 3, 2, 64, 64), run(4, 4, 2, 64),
                         run(5, 5, 2, 64, 64)], "experts, and windows as the class has them"),
+    "ring_linear": (
+        model("BailingMoeLinearV2ForCausalLM", "bailing_moe_linear", sizes(157184, 2048, 5120, 20, 16, 4), layer_group_size=5),
+        "every layer_group_size-th layer caches keys and values", "lightning attention beside keys and values"),
+    "ling_3": (
+        model("BailingMoeV3ForCausalLM", "bailing_hybrid", sizes(157184, 2560, 6144, 42, 32, 32), layer_group_size=6,
+              kv_lora_rank=512, qk_rope_head_dim=64), "every layer_group_size-th layer caches a latent row",
+        "delta rules beside latent rows"),
 }
