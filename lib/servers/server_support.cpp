@@ -121,7 +121,9 @@ bool rounds(const ServerSupport& s) {
 }
 
 /// vLLM's latent classes look names up one by one.
-bool looks_up(const LoaderLine& loader) { return loader.name == "latent" || loader.name == "latent, sparse"; }
+bool looks_up(const LoaderLine& loader) {
+  return loader.name == "latent" || loader.name == "latent, asking" || loader.name == "latent, sparse";
+}
 
 Effect vllm_effect(const ServerSupport& s, const LoaderLine& loader, ScaleSpelling spelling) {
   if (s.carrier == KvCarrier::None) return loader.bare;

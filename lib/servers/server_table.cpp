@@ -22,6 +22,8 @@ constexpr std::array kVllmLoaders = {
     LoaderLine{"native or crash", Native, set_of(Native), 0, Crash, Crash, Crash, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
                "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
+    LoaderLine{"latent, asking", Projection, 0, 0, Warned, Warned, Warned,
+               "the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
                "no quantization config covers the class of its latent attention, so there is no parameter to load "
                "into"},
@@ -103,6 +105,9 @@ constexpr std::array kClasses = {
         "BailingMoeForCausalLM", {"unwired", "models/bailing_moe.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
     ClassLine{
         "BailingMoeV2ForCausalLM", {"unwired", "models/bailing_moe.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
+    ClassLine{"BailingMoeV2_5ForCausalLM",
+              {"latent, asking", "models/bailing_moe_linear.py"},
+              {"latent, direct", "models/bailing_moe_linear.py"}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}, Merged},
     ClassLine{"Cohere2MoeForCausalLM",

@@ -10,6 +10,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import differing_layers
+import lightning_layers
 from cases import Case
 from json_lines import write_json
 
@@ -18,8 +19,9 @@ ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "vaultgemma", "minimax_m3", "s
 
 def class_of(name: str):
     """A class of the framework by its name; some configs of their own it runs as Llama, some are made of its layers."""
-    if name in differing_layers.CLASSES:
-        return differing_layers.CLASSES[name]
+    own = {**differing_layers.CLASSES, **lightning_layers.CLASSES}
+    if name in own:
+        return own[name]
     if name in ("InternLM3ForCausalLM", "IQuestCoderForCausalLM"):
         config_class = getattr(transformers, name.replace("ForCausalLM", "Config"))
         return type(name, (transformers.LlamaForCausalLM,), dict(config_class=config_class))

@@ -14,6 +14,7 @@
   LINE("BailingMoEForCausalLM", parse_bailing_moe)                      \
   LINE("BailingMoeForCausalLM", parse_bailing_moe)                      \
   LINE("BailingMoeV2ForCausalLM", parse_bailing_moe)                    \
+  LINE("BailingMoeV2_5ForCausalLM", parse_bailing_linear)               \
   LINE("BambaForCausalLM", parse_bamba)                                 \
   LINE("Cohere2ForCausalLM", parse_cohere2)                             \
   LINE("Cohere2MoeForCausalLM", parse_cohere2_moe)                      \

@@ -6,26 +6,18 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
+#include "model/archs/bailing_keys.h"
 #include "model/decoders/moe_decoder.h"
-#include "model/rope.h"
 
 namespace kvcal {
 namespace {
 
-// Servers take all sizes from the config.
-constexpr DecoderDefaults kDefaults = {
-    .vocab = 0, .hidden = 0, .ffn = 0, .n_layers = 0, .n_heads = 0, .max_positions = 32768, .eps = 1e-6};
 constexpr BiasedMoeDefaults kMoeDefaults = {.n_experts = 0,
                                             .n_active = 0,
                                             .ffn = 0,
                                             .n_shared = 0,
                                             .experts_key = "num_experts",
                                             .shared_key = "num_shared_experts"};
-
-MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
-  const MoeNames names = {.choice_bias = dims.routing.scoring == Scoring::Sigmoid ? "gate.expert_bias" : nullptr};
-  return load_moe(dims, names, loader, layer.at("mlp."));
-}
 
 /// Both classes of the servers go by the config: sigmoid with the bias, or softmax without.
 Scoring read_scoring(const Json& text) {
@@ -35,26 +27,6 @@ Scoring read_scoring(const Json& text) {
     fail("score_function is \"" + score + "\" and moe_router_enable_expert_bias " + (biased ? "true" : "false") +
          "; the class is read with sigmoid scores and a bias, or with softmax and none");
   return biased ? Scoring::Sigmoid : Scoring::Softmax;
-}
-
-MoeDims read_moe(const Json& text, int64_t hidden) {
-  MoeDims d = read_biased_moe_dims(text, hidden, kMoeDefaults);
-  d.shared_ffn = d.shared_ffn / d.ffn * read_size(text, "moe_shared_expert_intermediate_size", d.ffn);
-  d.routing.scoring = read_scoring(text);
-  if (d.routing.scoring == Scoring::Softmax) {
-    d.logits = RouterLogits::Activations;
-    d.routing.group_best = 1;
-  }
-  return d;
-}
-
-/// rotary_dim says the same as partial_rotary_factor; servers differ in which they look at first.
-RopeSpec read_rotation(const Json& text, int64_t head_dim) {
-  RopeSpec rope = read_rope(text, head_dim, {});
-  if (const int64_t given = get_int_or(text, "rotary_dim", rope.rotary_dim); given != rope.rotary_dim)
-    fail("rotary_dim is " + std::to_string(given) + ", but partial_rotary_factor rotates " +
-         std::to_string(rope.rotary_dim) + " of a head's " + std::to_string(head_dim));
-  return rope;
 }
 
 void refuse_others(const Json& text) {
@@ -69,19 +41,43 @@ void refuse_others(const Json& text) {
 
 }  // namespace
 
+MoeDims read_bailing_moe(const Json& text, int64_t hidden) {
+  MoeDims d = read_biased_moe_dims(text, hidden, kMoeDefaults);
+  d.shared_ffn = d.shared_ffn / d.ffn * read_size(text, "moe_shared_expert_intermediate_size", d.ffn);
+  d.routing.scoring = read_scoring(text);
+  if (d.routing.scoring == Scoring::Softmax) {
+    d.logits = RouterLogits::Activations;
+    d.routing.group_best = 1;
+  }
+  return d;
+}
+
+MoeParts load_bailing_moe(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  const MoeNames names = {.choice_bias = dims.routing.scoring == Scoring::Sigmoid ? "gate.expert_bias" : nullptr};
+  return load_moe(dims, names, loader, layer.at("mlp."));
+}
+
+RopeSpec read_bailing_rotation(const Json& text, int64_t head_dim) {
+  RopeSpec rope = read_rope(text, head_dim, {});
+  if (const int64_t given = get_int_or(text, "rotary_dim", rope.rotary_dim); given != rope.rotary_dim)
+    fail("rotary_dim is " + std::to_string(given) + ", but partial_rotary_factor rotates " +
+         std::to_string(rope.rotary_dim) + " of a head's " + std::to_string(head_dim));
+  return rope;
+}
+
 std::unique_ptr<Model> parse_bailing_moe(const Json& config) {
   const Json& text = text_config(config);
   refuse_others(text);
   MoeDecoderConfig c;
-  c.dims = read_decoder_dims(config, kDefaults);
-  c.rope = read_rotation(text, c.dims.head_dim);
+  c.dims = read_decoder_dims(config, kBailingDefaults);
+  c.rope = read_bailing_rotation(text, c.dims.head_dim);
   c.attention = {.module = "attention", .fused = "query_key_value", .output = "dense"};
   if (get_bool_or(text, "use_qkv_bias", false)) c.attention.qkv = Bias::Present;
   if (get_bool_or(text, "use_qk_norm", false)) c.attention.norm = QkNorm::PerHead;
   c.attention.q_norm = "query_layernorm";
   c.attention.k_norm = "key_layernorm";
-  c.moe = read_moe(text, c.dims.hidden);
-  c.load = load;
+  c.moe = read_bailing_moe(text, c.dims.hidden);
+  c.load = load_bailing_moe;
   c.embedding = "word_embeddings.weight";
   make_uniform(c);
   const int64_t dense = get_int_or(text, "first_k_dense_replace", 0);

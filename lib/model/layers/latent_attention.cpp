@@ -77,7 +77,7 @@ LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, co
   v_b_ = loader.load_linear(expansion.values.tensor(), {}, expansion.input);
   for (int64_t h = 0; h < d.n_heads; ++h)
     absorbed_k_.push_back(loader.load_linear(transposed(expansion.keys.tensor().rows(h * d.nope, d.nope)).tensor()));
-  const HostLinear output = projection(w, "o_proj", d.hidden, d.n_heads * d.value, d.bias);
+  const HostLinear output = projection(w, d.output, d.hidden, d.n_heads * d.value, d.bias);
   wo_ = loader.load_linear(output.weight, output.bias, output.input);
   wo_.column_norms = loader.load_column_norms(output.weight, expansion.values.tensor(), d.n_heads);
 }
@@ -172,7 +172,7 @@ KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& d, const LatentRop
   KvLayout cache;
   cache.cache = static_cast<int>(spec.caches.size());
   cache.layer = static_cast<int>(spec.layers.size());
-  cache.name = "layers." + std::to_string(cache.layer) + ".self_attn";
+  cache.name = "layers." + std::to_string(cache.layer) + "." + d.module;
   cache.kind = "mla";
   cache.n_heads = d.n_heads;
   cache.n_kv_heads = 1;
@@ -188,6 +188,7 @@ KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& d, const LatentRop
   layer.attention.module = cache.name + ".";
   layer.attention.query = d.q_rank > 0 ? "q_b_proj" : "q_proj";
   layer.attention.query_inputs = d.q_rank;
+  layer.attention.output = d.output;
   layer.attention.nope = d.nope;
   layer.attention.value_dim = d.value;
   layer.copies = d.n_heads * d.nope * d.kv_rank;

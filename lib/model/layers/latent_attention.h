@@ -19,6 +19,8 @@ struct LatentDims {
   int64_t kv_rank = 0, nope = 0, rope = 0, value = 0;
   float eps = 0;           // of the latents' norms: rms_norm_eps, as servers have it (the reference: always 1e-6)
   Bias bias = Bias::None;  // of the projections to the latents, and of the output
+  const char* module = "self_attn";
+  const char* output = "o_proj";
 
   int64_t qk() const { return nope + rope; }
 };
@@ -29,7 +31,7 @@ LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const Lat
 
 class LatentAttention final : public Mixer {
  public:
-  /// `w` is positioned at the module ("self_attn."). RoPE of no dimension is none. Layout and rope must outlive it.
+  /// `w` is positioned at the module. RoPE of no dimension is none. Layout and rope must outlive it.
   LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, WeightLoader& loader,
                   WeightBinder w);
 

@@ -50,7 +50,7 @@ from dice import Dice  # noqa: E402
 
 GROUPS = (dense, layer_norm, moe, hybrid, wrapped)
 CLASSES = {name: draw for group in GROUPS for name, draw in group.CLASSES.items()}
-SERVED = moe.SERVED | dense.SERVED
+SERVED = moe.SERVED | dense.SERVED | hybrid.SERVED
 WEIGHTS = {name: draw for group in GROUPS for name, draw in group.WEIGHTS.items()}
 ABSMAX, RMS = 1e-4, 1e-4  # tests/harness/tolerances.h
 NARROW = 1e-4  # relative gap of a router's choice below which rounding may turn it

@@ -1,5 +1,6 @@
 """Random models of hybrids with recurrent state: {class: how to draw one}."""
 
+from cases import bailing
 from cases.hybrid import exact_decays, hybrid_weights
 from cases.kimi import draws as kimi_draws
 from cases.moe import far_apart
@@ -219,14 +220,29 @@ def kimi_linear(r: Dice):
     return dict(out, mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]) if r.flag() else out
 
 
+def bailing_linear(r: Dice):
+    s = latent(r)
+    s["bos_token_id"] = None
+    group, heads = r.choice((2, 3)), s["num_attention_heads"]
+    head_dim = r.choice((4, 8, 12))
+    out = dict(s, **r.groups("n_routed_experts", "num_experts_per_tok"), **scaled_routing(r), num_hidden_layers=group * r.choice((1, 2)),
+               n_shared_experts=r.choice((1, 2)), first_k_dense_replace=r.choice((0, 1, 2)), layer_group_size=group,
+               lightning_head_dim=head_dim, lightning_rotary_dim=r.choice((head_dim // 2, head_dim)),
+               group_norm_size=r.choice([g for g in (1, 2, heads) if heads * head_dim % g == 0]),
+               rope_parameters=dict(rope_type="default", rope_theta=r.choice((100.0, 1e4, 6e6))))
+    return dict(out, tie_word_embeddings=r.flag(0.3))
+
+
 CLASSES = {
     "BambaForCausalLM": bamba, "GraniteMoeHybridForCausalLM": granite_hybrid, "FalconH1ForCausalLM": falcon_h1,
     "JambaForCausalLM": jamba, "Lfm2ForCausalLM": lfm2, "Lfm2MoeForCausalLM": lfm2_moe,
     "NemotronHForCausalLM": nemotron_h, "NemotronHPuzzleForCausalLM": nemotron_h_puzzle, "Zamba2ForCausalLM": zamba2, "MiniMaxForCausalLM": minimax,
     "Qwen3NextForCausalLM": qwen3_next, "Qwen3_5ForCausalLM": qwen3_5, "Qwen3_5MoeForCausalLM": qwen3_5_moe,
     "KimiLinearForCausalLM": kimi_linear, "OlmoHybridForCausalLM": olmo_hybrid,
+    "BailingMoeV2_5ForCausalLM": bailing_linear,
 }
+SERVED = {"BailingMoeV2_5ForCausalLM": (bailing.as_ling_2_5, bailing.in_ling_words)}  # as in moe.py
 WEIGHTS = {name: hybrid_weights for name in CLASSES} | {
     "Qwen3NextForCausalLM": far_apart, "Qwen3_5ForCausalLM": far_apart, "Qwen3_5MoeForCausalLM": far_apart,
-    "KimiLinearForCausalLM": kimi_draws,
+    "KimiLinearForCausalLM": kimi_draws, "BailingMoeV2_5ForCausalLM": bailing.draws_of_ling_2_5,
 }

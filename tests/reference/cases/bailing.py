@@ -3,6 +3,7 @@ and Granite's with shared experts, all multipliers one, in the first. Their file
 
 import torch
 
+from cases import mla
 from cases.case import Case, rope
 from cases.moe import BIASED, LENGTHS, SMALL, far_apart
 
@@ -73,7 +74,46 @@ def as_ling(config: dict) -> dict:
                    use_qkv_bias=False, moe_shared_expert_intermediate_size=config["shared_intermediate_size"] // 2)
 
 
+def as_ling_2_5(config: dict) -> dict:
+    same = ("intermediate_size", "moe_intermediate_size", "n_group", "topk_group", "routed_scaling_factor", "norm_topk_prob",
+            "first_k_dense_replace", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+            "layer_group_size", "group_norm_size")
+    head_dim, turned = config["lightning_head_dim"], config["lightning_rotary_dim"]
+    return dict(of_ling(config, "BailingMoeV2_5ForCausalLM", **{key: config[key] for key in same}, head_dim=head_dim,
+                        partial_rotary_factor=turned / head_dim, rotary_dim=turned, num_experts=config["n_routed_experts"],
+                        num_shared_experts=config["n_shared_experts"], use_qkv_bias=False, use_qk_norm=True, linear_silu=False,
+                        rope_interleave=True, router_dtype="fp32", score_function="sigmoid",
+                        moe_router_enable_expert_bias=True, num_nextn_predict_layers=0), model_type="bailing_hybrid")
+
+
+def in_ling_words(tensors: dict) -> dict:
+    names = (("self_attn.o_proj", "attention.dense"), ("self_attn.", "attention."), ("embed_tokens", "word_embeddings"),
+             ("gate.e_score_correction_bias", "gate.expert_bias"))
+    for old, new in names:
+        tensors = {name.replace(old, new): t for name, t in tensors.items()}
+    return tensors
+
+
+def draws_of_ling_2_5(name: str, draw):
+    """Of the latents, and routers far apart; keys and values of lightning attention as large as what it adds up allows."""
+    if name.endswith(("query_key_value.weight", "g_proj.weight")):
+        return draw.normal(1.5 / draw.shape[-1] ** 0.5)
+    if name.endswith("e_score_correction_bias"):
+        return draw.uniform(-1.5, 1.5)
+    return mla.draws(name, draw) if "kv_a_layernorm" in name else far_apart(name, draw)
+
+
 CASES = (
+    Case("bailing_linear", "BailingMoeV2_5ForCausalLM",
+         dict(vocab_size=40, hidden_size=16, intermediate_size=16, num_hidden_layers=4, num_attention_heads=3,
+              num_key_value_heads=3, max_position_embeddings=512, bos_token_id=None, eos_token_id=2, pad_token_id=None,
+              q_lora_rank=8, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4,
+              num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=8, n_group=2, topk_group=1,
+              routed_scaling_factor=2.5, first_k_dense_replace=2, layer_group_size=2, group_norm_size=3, lightning_head_dim=8,
+              lightning_rotary_dim=4, rms_norm_eps=0.02, rope_parameters=rope(100.0)),
+         "Ling-2.5: lightning attention of 3 heads, half of each turned, normed by groups; every second layer latent; two dense "
+         "layers, biased sigmoid routing in groups", LENGTHS, weights=draws_of_ling_2_5, f32_tensors=BIASED, served=as_ling_2_5,
+         served_tensors=in_ling_words),
     Case("bailing_moe_v2", "Glm4MoeForCausalLM",
          dict(SMALL, head_dim=16, attention_bias=True, use_qk_norm=True, n_routed_experts=8, num_experts_per_tok=3,
               n_shared_experts=2, moe_intermediate_size=16, n_group=4, topk_group=2, routed_scaling_factor=2.5,
