@@ -34,8 +34,9 @@ bool has_recurrent_layer(const Json& config) {
 
 // For configs that the program cannot read as a model: what the families say whose layers have no kinds there.
 bool names_recurrent_layers(const Json& config) {
-  return has_any(config, {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period",
-                          "attn_layer_indices", "hybrid_layer_ids", "linear_attn_config", "mamba_d_ssm"});
+  return has_any(config,
+                 {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period", "attn_layer_indices",
+                  "hybrid_layer_ids", "layer_group_size", "linear_attn_config", "mamba_d_ssm"});
 }
 
 bool is_integer(const Json* value) { return value != nullptr && value->is_number_integer(); }
