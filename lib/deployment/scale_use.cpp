@@ -62,12 +62,16 @@ ScaleUse by_sglang(const ScaleReader& r, ScaleUse BackendUse::*use) {
 /// vLLM's 0.33.0, run by check_scale_use.py.
 ScaleUse on_quantized_of_vllm(const ScaleReader& r) {
   constexpr EngineVersion kFloats = {0, 20, 0}, kRun = {0, 33, 0};
+  constexpr EngineVersions kBareProducts = {{0, 11, 2}, {0, 22, 0}};
   constexpr std::array<std::string_view, 3> kHeads = {"flash_attn", "flashinfer", "triton_attn"};
   constexpr std::array<std::string_view, 3> kLatent = {"flashmla", "flashinfer_mla", "triton_mla"};
   const std::string backend = lower_case(r.backend);
   // Before 0.20 nothing set the floats that FlashInfer reads.
   if (backend == "flashinfer" && r.declared->is_compressed_tensors() && !(r.version && *r.version >= kFloats))
     return r.version ? WrittenAlone : Unknown;
+  // On NVIDIA queries come in FP8, and before 0.22 Triton's kernel multiplies FP8 values as they are stored.
+  if (backend == "triton_attn" && r.version && kBareProducts.hold(r.version) && r.gpu != nullptr && !r.gpu->rocm)
+    return WrittenAlone;
   const Rows rows = rows_of(r);
   const auto& applying = rows == Rows::Heads ? kHeads : kLatent;
   const bool applied = rows != Rows::Sparse && std::ranges::find(applying, backend) != applying.end();

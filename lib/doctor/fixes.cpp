@@ -69,7 +69,8 @@ std::vector<Advice> advice_in(std::string_view part) {
   return all;
 }
 
-/// In effect already, unknown to this version, or it would stop the server where it starts now.
+/// In effect already, unknown to this version, or it would stop the server where it starts now, or have scales
+/// applied on one side alone.
 bool is_useless(const Advice& advice, const Facts& facts) {
   const bool of_backend = advice.name == "attention-backend";
   if (of_backend && backend_option(facts.server, facts.version, advice.value).empty()) return true;
@@ -80,7 +81,10 @@ bool is_useless(const Advice& advice, const Facts& facts) {
   after.flags.insert_or_assign(advice.name, Flag{advice.value, {}});
   after.logged_dtype = after.logged_other = "";
   resolve(after);
-  return stops_only_with(after, facts);
+  const auto misread = [](const Facts& f) {
+    return f.scale_use == ScaleUse::ReadAlone || f.scale_use == ScaleUse::WrittenAlone;
+  };
+  return (misread(after) && !misread(facts)) || stops_only_with(after, facts);
 }
 
 /// Variables begin with the name of the server that reads them.

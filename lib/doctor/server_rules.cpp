@@ -22,8 +22,8 @@ Found scales_on_plain_cache(const Facts& f) {
   return f.scale_use == ScaleUse::ReadAlone ? found_with_backend(f) : Found{};
 }
 
-Found compressed_scales(const Facts& f) {
-  return f.checkpoint->method == "compressed-tensors" ? with_own_scales(f) : Found{};
+Found scales_on_writing_alone(const Facts& f) {
+  return f.scale_use == ScaleUse::WrittenAlone ? with_own_scales(f) : Found{};
 }
 
 Found long_context(const Facts& f) {
@@ -111,12 +111,13 @@ constexpr CombinationRule kRules[] = {
      kFlags | kTensors | kKnownServer | kPlain,
      scales_on_plain_cache},
     {{"B17", Error, Established,
-      "with compressed-tensors scales FlashInfer reads host copies of them that were never set: garbage", "",
-      "vLLM 0.20 or later, or --attention-backend TRITON_ATTN", "vllm changes 39418, 34863", Cause::KernelDefect, 9},
+      "what the cache stores is divided by the checkpoint's scales, and in this version the attention backend reads it "
+      "without them: garbage",
+      "", "vLLM 0.22 or later, or --attention-backend FLASH_ATTN on a Hopper",
+      "vllm changes 39418, 34863 (FlashInfer with compressed-tensors before 0.20), 42080 (Triton, 0.11.2 to 0.20.2)",
+      Cause::KernelDefect, 9},
      kFlags | kTensors | kVllm | kQuantized,
-     compressed_scales,
-     "FLASHINFER",
-     {.until = {0, 20, 0}}},
+     scales_on_writing_alone},
     {{"B01", Warning, Established,
       "FP8 attention on Hopper loses long contexts: 91 to 13 percent of needles at 128k in 0.10.2",
       "that the GPU is a Hopper, or that this version is bad: 0.10.2 was, 0.19.1 is not", "vLLM 0.19.1 or later",
