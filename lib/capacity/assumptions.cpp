@@ -86,8 +86,8 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
                    "--server, --state-dtype, --state-slots"});
   if (c.has(KvFormat::NVFP4))
     out.push_back({"nvfp4",
-                   "4 bits and a scale of 8 bits for every 16 elements of a head; few servers and, of GPUs, only "
-                   "Blackwell have it",
+                   "4 bits and a scale of 8 bits for every 16 elements of a head; few servers have it, and before "
+                   "vLLM 0.32 Blackwell alone",
                    ""});
   if (c.has(KvFormat::INT4))
     out.push_back({"int4",

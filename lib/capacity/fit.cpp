@@ -45,8 +45,9 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
 }
 
 bool takes_format(const Deployment& d, KvFormat format) {
-  constexpr int kBlackwell = 100, kAmpere = 80;
-  if (format == KvFormat::NVFP4) return !d.rocm && (d.capability == 0 || d.capability >= kBlackwell);
+  constexpr int kBlackwell = 100, kThor = 110, kAmpere = 80;
+  const bool thor = d.capability / 10 == kThor / 10;
+  if (format == KvFormat::NVFP4) return !d.rocm && (d.capability == 0 || (d.capability >= kBlackwell && !thor));
   return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;
 }
 

@@ -147,30 +147,31 @@ Found decode_sums_otherwise(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-/// A type that these versions serve on NVIDIA's GPUs of capabilities `from` on and below `to` alone.
+/// A type that these versions serve on NVIDIA's GPUs of these families alone: 12 is compute capability 12.x.
 struct OnlyOn {
   Engine server;
   std::string_view type;
   EngineVersions versions;
-  int from, to;
+  std::array<int, 4> families;
 };
 // flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4; rocm.py of 0.24.0 and 0.33.0 does not
 // choose it, and refuses it where it is asked for), kv_cache_hook.py of SGLang 0.5.23 and server_args.py of 0.5.16.
 constexpr std::array kOnlyOn = {
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 32, 0}}, 100, 110},
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, 80, 130},
-    OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, 100, 130},
-    OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, 100, 130},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 32, 0}}, {10}},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, {8, 9, 10, 12}},
+    OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, {10, 12}},
+    OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, {10, 11, 12}},
 };
 
 Found type_of_other_gpus(const Facts& f) {
-  const int capability = f.gpu->capability;
   const auto line = std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) {
     return f.is(o.server) && o.versions.hold(f.version) && f.cache.name.starts_with(o.type) &&
            !f.cache.name.ends_with("_ds_mla");
   });
-  const bool known = capability > 0 || f.gpu->rocm;
-  const bool refused = line != kOnlyOn.end() && known && (capability < line->from || capability >= line->to);
+  const bool known = f.gpu->capability > 0 || f.gpu->rocm;
+  const bool refused =
+      line != kOnlyOn.end() && known &&
+      (f.gpu->rocm || std::ranges::find(line->families, f.gpu->capability / 10) == line->families.end());
   return refused ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), f.cache_text()) : Found{};
 }
 
