@@ -81,6 +81,31 @@ inline constexpr Entry kExclamationMarks = {
     Cause::NanLogits,
     3};
 
+/// Of logs and of commands.
+inline constexpr Entry kHeadWidth = {"LG82b",
+                                     Severity::Fatal,
+                                     Confidence::Established,
+                                     "the attention backend that was asked for does not take heads of this width, "
+                                     "whatever the cache",
+                                     "that another backend takes it",
+                                     "another --attention-backend, or none of your own",
+                                     "vllm 0.33.0 platforms/cuda.py, rocm.py, 0.10.2 to 0.33.0 "
+                                     "v1/attention/backends/flashinfer.py; vllm issue 40677",
+                                     Cause::NotTheCache,
+                                     9,
+                                     "LG82"};
+
+inline constexpr Entry kNoHopperKernel = {
+    "LG73",
+    Severity::Fatal,
+    Confidence::Reported,
+    "FlashInfer has no kernel for Hopper that reads an FP8 cache with 16-bit queries: compiling fails",
+    "",
+    "--attention-backend FLASH_ATTN",
+    "vllm issues 27604, 29531, 31843",
+    Cause::FormatUnsupported,
+    8};
+
 /// Where something was seen. `text` is one line, shortened, as found: untrusted.
 struct Evidence {
   std::string file;  // "": no file, but what several of them say together

@@ -44,6 +44,7 @@ struct ModelTraits {
   Trait head_widths_differ = Trait::Unknown;                        // by layer
   Trait sparse = Trait::Unknown;                                    // attention over an index of tokens (DeepSeek-V3.2)
   int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
+  int64_t global_head_dim = 0;                                      // of layers without a window; 0: as the others
   int64_t intermediate = 0;                                         // width within an MLP
   StateRequest state;                                               // what config.json says of recurrent state
   double logit_cap = 0;                                             // final_logit_softcapping; 0: none

@@ -188,7 +188,12 @@ Found nvfp4_of_datacenter(const Facts& f) {
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 
+Found queries_of_hopper(const Facts& f) {
+  return f.gpu->capability == 90 ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
+}
+
 constexpr CombinationRule kRules[] = {
+    {kNoHopperKernel, kFlags | kGpu | kVllm | kFp8, queries_of_hopper, "FLASHINFER", {{0, 11, 0}, {0, 15, 0}}},
     {{"B23", Fatal, Established,
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
       "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",

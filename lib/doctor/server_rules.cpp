@@ -1,4 +1,7 @@
 // B: attention backends and versions of servers that are known to go wrong.
+#include <algorithm>
+#include <array>
+
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -14,6 +17,18 @@ Found heads_not_native(const Facts& f) {
   const int64_t heads = f.model.n_heads / n_ranks(f);
   if (heads == 16 || heads == 64 || heads == 128) return {};
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
+}
+
+// FlashInferBackend.get_supported_head_sizes.
+Found head_width(const Facts& f) {
+  constexpr EngineVersion kWider = {0, 22, 0};
+  constexpr std::array<int64_t, 3> kWidths = {64, 128, 256};
+  for (const int64_t width : {f.model.head_dim, f.model.global_head_dim}) {
+    const bool taken = std::ranges::find(kWidths, width) != kWidths.end();
+    if (width > 0 && !taken && f.model.latent == Trait::No && (width != 512 || f.before(kWider) == Trait::Yes))
+      return found_in_flags(f, {"attention-backend"}, std::to_string(width) + " wide");
+  }
+  return {};
 }
 
 Found latent_and_broken(const Facts& f) { return looks_broken(f) ? found_with_backend(f) : Found{}; }
@@ -85,6 +100,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kVllm | kQuantized,
      found_with_backend,
      "FLASH_ATTN_MLA"},
+    {kHeadWidth, kFlags | kCheckpoint | kVllm, head_width, "FLASHINFER", {.since = {0, 10, 2}}},
     {{"C07", Warning, Established,
       "FP8 decode kernels for MLA are made for 16, 64 or 128 heads per rank; others are padded or folded, in some "
       "builds wrongly",
