@@ -239,7 +239,7 @@ Found no_class(const Facts& f) {
 
 constexpr CombinationRule kRules[] = {
     {entry_of("F08", Established, "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
-              "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6),
+              "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 4),
      kFlags | kCheckpoint | kStaticFp8, no_scales_anywhere},
     {entry_of("C15", Established, "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded,
               9),

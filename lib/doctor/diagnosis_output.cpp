@@ -89,16 +89,24 @@ std::string nothing_matches(const Diagnosis& d) {
               : none;
 }
 
-Lines explanation_text(const Diagnosis& d) {
-  if (d.explanations.empty())
-    return Lines(d.findings.empty()
-                     ? nothing_matches(d)
-                     : "No known problem explains this: compare with " + control_of(d.facts) +
-                           " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
-                           model_name(d.facts) + " --generate");
+/// An answer is wrong, and what is known of these inputs may be harmless: the control comes first.
+bool is_open(const Diagnosis& d) {
   const Explanation& top = d.explanations.front();
-  Lines text("Most likely: " + title_of(top.cause, d.facts.cache) + " [" + std::string(name_of(likelihood_of(top))) +
-             "; " + joined(top.because) + "]");
+  const bool controls = top.best->fix.find("{control}") != std::string_view::npos;
+  return (d.facts.has_output || d.facts.seen("E15")) && likelihood_of(top) == Likelihood::Possible && !controls;
+}
+
+Lines explanation_text(const Diagnosis& d) {
+  if (d.findings.empty()) return Lines(nothing_matches(d));
+  const std::string control = "No known problem explains this: compare with " + control_of(d.facts) +
+                              " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
+                              model_name(d.facts) + " --generate";
+  if (d.explanations.empty()) return Lines(control);
+  const Explanation& top = d.explanations.front();
+  const bool open = is_open(d);
+  Lines text = open ? Lines(control) : Lines();
+  text.add(std::string(open ? "Possible: " : "Most likely: ") + title_of(top.cause, d.facts.cache) + " [" +
+           std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]");
   if (const std::string fix = fix_text(*top.best, d.facts); !fix.empty()) text.add("  do: " + fix);
   for (size_t i = 1; i < d.explanations.size(); ++i) {
     const Explanation& e = d.explanations[i];

@@ -71,18 +71,19 @@ Found before_ampere(const Facts& f) {
 struct BrokenGraphs {
   int from = 0, to = 0;  // capability; 0: AMD
   std::string_view backend = "", family = "", reported = "";
+  EngineVersions versions = {};
 };
 constexpr std::array kBrokenGraphs = {
     BrokenGraphs{120, 130, "FLASHINFER", "", "vLLM 0.26 to 0.28, and FlashInfer 0.6.8: issues 41651, 54225, 54331"},
     BrokenGraphs{80, 90, "", "minimaxm3", "a fork of vLLM in August 2026: issue 50881"},
-    BrokenGraphs{0, 1, "ROCM_AITER_MLA", "", "April 2026, Kimi-K2.5: change 38719"},
+    BrokenGraphs{0, 1, "ROCM_AITER_MLA", "", "April 2026, Kimi-K2.5: changes 38719, 39444", {.until = {0, 20, 0}}},
 };
 
 Found broken_under_graphs(const Facts& f) {
   const int capability = f.gpu->capability;
   const auto line = std::ranges::find_if(kBrokenGraphs, [&](const BrokenGraphs& b) {
     const bool gpu = b.from == 0 ? f.gpu->rocm : capability >= b.from && capability < b.to;
-    return gpu && (b.backend.empty() || b.backend == backend_of(f)) &&
+    return gpu && b.versions.hold(f.version) && (b.backend.empty() || b.backend == backend_of(f)) &&
            f.model.family.find(b.family) != std::string::npos;
   });
   const bool broken = f.has_output || f.seen("LG74");

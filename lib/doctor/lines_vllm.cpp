@@ -26,7 +26,7 @@ constexpr LogLine kLines[] = {
      {"LG2", Warning, Established, "at least one layer's key and value scales are both exactly 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448; printed once, so it says nothing of the other layers; "
       "from 0.15 on never printed for compressed-tensors checkpoints, and never for unquantized ones",
-      kCalibrate, kKvCache, Cause::ScalesMissing, 6}},  // of NVFP4 caches, too: no proof of the type
+      kCalibrate, kKvCache, Cause::ScalesMissing, 4}},  // of NVFP4 caches, too: no proof of the type
     {"Checkpoint does not provide a q scaling factor",
      {"LG3", Note, Established, "no scale for queries; it becomes 1.0, despite the words \"Setting it to k_scale\"",
       "anything about the KV cache: nearly every checkpoint, calibrated or not, gets this line", "", kKvCache}},

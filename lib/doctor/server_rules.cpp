@@ -106,7 +106,7 @@ constexpr CombinationRule kRules[] = {
       "builds wrongly",
       "that this build is wrong",
       "compare one prompt with {control}, with --attention-backend TRITON_MLA, and with another --tensor-parallel-size",
-      "vllm issues 46952, 38652; sglang 22372", Cause::LatentAttention, 5},
+      "vllm issues 46952, 38652, change 51011; sglang 22372", Cause::LatentAttention, 3},
      kFlags | kLatent | kFp8,
      heads_not_native},
     {{"B16", Error, Reported,
