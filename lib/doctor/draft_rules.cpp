@@ -1,5 +1,6 @@
 // F and V: tokens that a draft proposes, by a model beside the served one or by its own MTP layer.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "doctor/rules.h"
@@ -64,11 +65,58 @@ Found mtp_stops(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
 }
 
+/// Whether the option's value names it; of vLLM's drafts in either form of the option.
+bool has_value(const Facts& f, std::string_view option, std::string_view value) {
+  const bool other_form = option == "speculative-config" && f.flag_value("spec-method") == value;
+  return option.empty() || other_form || f.flag_value(option).find(value) != std::string::npos;
+}
+
 Found reused_state(const Facts& f) {
   const bool asked = f.flag("enable-prefix-caching") != nullptr;
   return asked && f.keeps_prefixes() == Trait::Yes && drafts(f)
              ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"})
              : Found{};
+}
+
+/// Where drafted tokens were reported to fail with a cache of this type, or on hybrids with any, and to work without.
+struct DraftFault {
+  Engine server;
+  std::string_view type;  // how the cache's type begins; "": any, of a hybrid whose log has an illegal access
+  EngineVersions versions;
+  std::string_view option, value, reported;
+};
+constexpr std::array kDraftFaults = {
+    DraftFault{Engine::Vllm, "turboquant", {}, "", "", "repetitions in 0.19.2 to 0.27.1: vllm issues 40831, 53180"},
+    DraftFault{Engine::Vllm,
+               "fp8",
+               {{}, {0, 11, 0}},
+               "speculative-config",
+               "eagle3",
+               "'query and key must have the same dtype' in 0.9.2: vllm issue 21177, change 24505"},
+    DraftFault{Engine::Sglang,
+               "nvfp4",
+               {},
+               "prefill-attention-backend",
+               "flashinfer",
+               "a TypeError while drafts are verified in 0.5.18, on consumer Blackwell: sglang issue 36010"},
+    DraftFault{Engine::Vllm,
+               "",
+               {},
+               "speculative-config",
+               "mtp",
+               "illegal accesses in 0.17 to 0.27.1: vllm issues 37035, 40756, change 50021"},
+};
+
+Found failing_drafts(const Facts& f) {
+  const bool illegal = f.seen("LG74") && f.model.hybrid == Trait::Yes;
+  const auto fault = std::ranges::find_if(kDraftFaults, [&](const DraftFault& d) {
+    const bool type =
+        d.type.empty() ? illegal : cache_is_quantized(f) == Trait::Yes && f.cache.name.starts_with(d.type);
+    return f.is(d.server) && type && d.versions.hold(f.version) && has_value(f, d.option, d.value);
+  });
+  if (!drafts(f) || fault == kDraftFaults.end()) return {};
+  return found_in_flags(f, {"speculative-config", "speculative-algorithm", "spec-method", "kv-cache-dtype"},
+                        std::string(fault->reported));
 }
 
 // Most who serve a hybrid with drafts have this and sound answers: a note, which blames nothing.
@@ -88,12 +136,17 @@ constexpr CombinationRule kRules[] = {
       "that outputs change: the model verifies what is drafted", "", "vllm issues 55557, 49262"},
      kFlags | kQuantized,
      speculative},
+    {{"F41", Error, Reported, "drafted tokens were reported to fail here, and the same server to be right without them",
+      "that this version does it", "serve without the draft, or with {fp8}, and compare",
+      "vllm issues 21177, 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 7, "F16"},
+     kFlags | kKnownServer,
+     failing_drafts},
     {{"F33", Warning, Reported,
       "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
       "wrong, in version after version",
       "that this version does it: reported for 0.23 to 0.28; parts were fixed in 0.26",
       "serve with --no-enable-prefix-caching, then without the draft, and compare the same prompts",
-      "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16"},
+      "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16 W02"},
      kFlags | kVllm | kHybrid,
      reused_state},
     {{"F33b", Note, Reported,

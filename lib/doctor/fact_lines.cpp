@@ -44,7 +44,7 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
 }
 
 // Options that a server prints as a Python object. Only what the rules read.
-constexpr std::array<std::string_view, 48> kPrinted = {
+constexpr std::array<std::string_view, 49> kPrinted = {
     "kv_cache_dtype",
     "calculate_kv_scales",
     "quantization_param_path",
@@ -89,6 +89,7 @@ constexpr std::array<std::string_view, 48> kPrinted = {
     "linear_backend",
     "attention_config",
     "decode_attention_backend",
+    "prefill_attention_backend",
     "block_size",
     "dtype",
     "model_path",

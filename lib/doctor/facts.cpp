@@ -28,6 +28,7 @@ struct Family {
 constexpr std::array kFamilies = {
     Family{.part = "qwen35", .hybrid = true},
     Family{.part = "qwen36", .hybrid = true},
+    Family{.part = "qwen3827b", .hybrid = true},
     Family{.part = "qwen3next", .hybrid = true},
     Family{.part = "jamba", .hybrid = true},
     Family{.part = "nemotronh", .hybrid = true},

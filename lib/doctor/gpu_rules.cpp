@@ -230,7 +230,7 @@ constexpr CombinationRule kRules[] = {
     {{"F17", Error, Reported, "the draft model's cache becomes FP8, too, which was reported to crash on this GPU",
       "that it crashes here: it was reported for one version, and the report is open",
       "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.28 has it), or no draft",
-      "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
+      "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5, "F41"},
      kFlags | kCheckpoint | kGpu | kVllm | kFp8,
      draft_on_ada},
     {{"B02", Error, Established,

@@ -192,7 +192,7 @@ constexpr CombinationRule kRules[] = {
     {{"B08", Error, Reported,
       "an NVFP4 cache and recurrent state overlapped on consumer Blackwell: every other request is '!'",
       "that this GPU is one of them", "{fp8}", "vllm issues 46329, 49818, 49011", Cause::KernelDefect, 6},
-     kFlags | kHybrid | kQuantized,
+     kFlags | kVllm | kHybrid | kQuantized,
      nvfp4_hybrid},
     {{"B18", Note, Reported,
       "a hybrid: its recurrent state is not quantized and sets the size of vLLM's pages, so that an FP8 cache holds "
