@@ -35,7 +35,8 @@ constexpr std::array kCauses = {
     CauseLine{Cause::KernelDefect, "kernel-defect", "a known defect of this server version and backend"},
     CauseLine{Cause::NanLogits, "nan-logits", "the model computes NaN, for a reason that these inputs do not show"},
     CauseLine{Cause::NotTheCache, "not-the-cache", "not the KV cache, but weights, attention backend or kernels"},
-    CauseLine{Cause::CacheTransfer, "cache-transfer", "the cache read differs from what the other server wrote"},
+    CauseLine{Cause::CacheTransfer, "cache-transfer",
+              "handing the cache over, to another server or a store, does not work here"},
     CauseLine{Cause::AnswerInReasoning, "answer-in-reasoning",
               "the whole output is reasoning, so the answer is empty: max_tokens, or the reasoning parser"},
 };

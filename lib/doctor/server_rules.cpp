@@ -84,7 +84,23 @@ Found two_types(const Facts& f) {
   return found_in_flags(f, {"kv-cache-dtype"}, f.cache.open);
 }
 
-Found not_the_cache(const Facts& f) { return looks_broken(f) ? cache_not_quantized(f) : Found{}; }
+// What takes blocks of the cache elsewhere and back can break them, whatever their type.
+bool hands_blocks_over(const Facts& f) {
+  return std::ranges::any_of(std::array{"kv-transfer-config", "kv-offloading-size", "enable-hierarchical-cache",
+                                        "enable-lmcache", "disaggregation-mode"},
+                             [&](const char* name) { return f.flag(name) != nullptr && f.flag_value(name) != "null"; });
+}
+
+Found not_the_cache(const Facts& f) {
+  return looks_broken(f) && !hands_blocks_over(f) ? cache_not_quantized(f) : Found{};
+}
+
+Found packed_layout_of_lmcache(const Facts& f) {
+  const std::string config = f.flag_value("kv-transfer-config");
+  const bool apart = config.find("LMCacheMP") != std::string::npos && f.model.hybrid == Trait::Yes;
+  const bool here = apart || config.find("LMCacheConnector") != std::string::npos;
+  return here ? found_in_flags(f, {"kv-transfer-config"}, "vLLM " + str(*f.version)) : Found{};
+}
 
 constexpr CombinationRule kRules[] = {
     {{"B04", Fatal, Established,
@@ -217,6 +233,17 @@ constexpr CombinationRule kRules[] = {
       "give the log of this command alone", "options of the serve command; the server's log"},
      kLog,
      two_types},
+    {{"F40", Error, Reported,
+      "LMCache misreads how vLLM lays out keys and values since 0.26: what it hands back is wrong, without an error, "
+      "whatever the cache's type",
+      "that this LMCache does: reported for 0.5.2 to 0.5.4, and in a process of its own (LMCacheMPConnector) for "
+      "hybrids alone",
+      "serve without --kv-transfer-config and compare the same prompts",
+      "LMCache issues 4463, 4247; dynamo issue 14416", Cause::CacheTransfer, 8},
+     kFlags | kVllm,
+     packed_layout_of_lmcache,
+     "",
+     {.since = {0, 26, 0}}},
     {{"W02", Warning, Inferred,
       "output is broken although the KV cache is not quantized: look at the weights' format, the attention backend and "
       "tensor parallelism",
