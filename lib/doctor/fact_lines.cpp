@@ -220,6 +220,8 @@ void names_rocm(Facts& facts, std::string_view, size_t, const Evidence& from) {
 
 void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
 
+void names_ascend(Facts& facts, std::string_view, size_t, const Evidence&) { facts.of_ascend = true; }
+
 constexpr std::array kFacts = {
     FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
     FactLine{"vLLM server version", version_after<Engine::Vllm, 19>},
@@ -273,6 +275,7 @@ constexpr std::array kFacts = {
     FactLine{"device_name=", take_gpu},
     FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform rocm", names_rocm},
+    FactLine{"Platform plugin ascend is activated", names_ascend},
 };
 
 }  // namespace

@@ -121,7 +121,7 @@ std::string backend_of(const Facts& f) {
 
 bool has_options_elsewhere(const Facts& f) { return f.flag("config") != nullptr && f.flag("") == nullptr; }
 
-bool has_platform_of_its_own(const Facts& f) { return f.flag_value("quantization") == "ascend"; }
+bool has_platform_of_its_own(const Facts& f) { return f.of_ascend || f.flag_value("quantization") == "ascend"; }
 
 namespace {
 

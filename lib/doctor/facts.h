@@ -119,7 +119,8 @@ struct Facts {
   std::optional<AdapterFacts> adapter;
   std::map<std::string, Flag, std::less<>> flags;
   std::map<std::string, std::string, std::less<>> environment;
-  std::string backend;  // attention backend that the log names: "FLASHINFER"
+  bool of_ascend = false;  // by the log, vllm-ascend's plug-in is active
+  std::string backend;     // attention backend that the log names: "FLASHINFER"
   Evidence backend_from;
   std::string logged_dtype, logged_other;  // of the KV cache, as the server prints it; another that is so and not so
   CacheType cache;                         // in effect; of resolve()

@@ -125,12 +125,13 @@ constexpr LogLine kLines[] = {
       "VLLM_PLUGINS",
       "vllm 0.33.0 model_executor/model_loader/__init__.py", Cause::PluginMissing, 9}},
     {"Invalid kv_cache_dtype",
-     {"LG50", Fatal, Established, "this server does not know the cache type asked for", "",
-      "vLLM: fp8 with --kv-cache-dtype, SGLang: fp8_e4m3", "vllm 0.33.0 config/cache.py", Cause::FormatUnsupported, 9}},
+     {"LG50", Fatal, Established, "this server does not know the cache type that the line names",
+      "that the command asks for it: a platform's plug-in may hand over the type of --dtype",
+      "{fp8}; where the line names float16, vLLM 0.18 or later",
+      "vllm 0.33.0 config/cache.py, v1/attention/selector.py; vllm-ascend issue 7685", Cause::FormatUnsupported, 9}},
     {"--kv-cache-dtype: invalid choice",
      {"LG51", Fatal, Established, "this server does not know the cache type asked for: the names differ by server", "",
-      "vLLM: fp8 with --kv-cache-dtype, SGLang: fp8_e4m3", "argparse, for vllm 0.33.0 and sglang 0.5.23",
-      Cause::FormatUnsupported, 9}},
+      "{fp8}, or {control}", "argparse, for vllm 0.33.0 and sglang 0.5.23", Cause::FormatUnsupported, 9}},
 };
 
 }  // namespace
