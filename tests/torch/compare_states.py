@@ -5,7 +5,8 @@ in f32, stored after every token and after every four.
 
 A number at the edge of a rounding takes its other neighbour where the two computed it a little differently, and what follows
 differs: over so few tokens the mean KL of a format may be SHARE of itself apart (as in tests/harness/tolerances.h, of parts of a
-sequence), and NOISE where it is next to nothing. Another format, scale or place changes it by more.
+sequence), and NOISE where it is next to nothing. Another format, scale or place changes it by more. Where routers are so close
+that such a neighbour chooses another expert (goldens named _close) nothing is compared.
 """
 
 import json
@@ -70,7 +71,7 @@ def main(names):
     torch.set_num_threads(1)
     recurrent, different = 0, 0
     for name in names or sorted(path.parent.name for path in GOLDEN.glob("*/golden.json")):
-        if name in NOT_COMPARED or name not in BY_NAME:
+        if name in NOT_COMPARED or name not in BY_NAME or name.endswith("_close"):
             continue
         with tempfile.TemporaryDirectory() as folder:
             faults, worst = run(name, Path(folder))
