@@ -120,6 +120,28 @@ class Refused(Quiet):
     def test_a_model_without_recurrent_state(self):
         self.assertEqual(self.refusal(load("llama"), "bf16"), "the cache of LlamaForCausalLM, a DynamicCache, has no recurrent state")
 
+    def test_what_no_hook_sees(self):
+        model = load("qwen3_next")
+        run = {"a part of it": lambda: model.model(input_ids=torch.tensor([IDS]), use_cache=True), "nothing": lambda: None,
+               "no cache": lambda: model(input_ids=torch.tensor([IDS]), use_cache=False)}
+        for what, unseen in run.items():
+            with self.subTest(what), self.assertRaisesRegex(StatisticsError, "no forward pass .* was seen, so nothing was rounded"):
+                with torch_states.stored(model, "bf16"):
+                    unseen()
+
+    def test_a_cache_in_a_tuple_is_seen(self):
+        with torch_states.stored(load("qwen3_next"), "bf16") as rounding:
+            rounding.model(input_ids=torch.tensor([IDS]), use_cache=True, return_dict=False)
+        self.assertGreater(rounding.n_rounded, 0)
+
+    def test_arguments_that_mean_nothing(self):
+        model = load("qwen3_next")
+        with self.assertRaisesRegex(StatisticsError, "every 0 tokens"), torch_states.stored(model, "bf16", every=0):
+            pass
+        for sequences in ([], [IDS, [5]]):
+            with self.assertRaisesRegex(StatisticsError, "sequences of two tokens or more"):
+                torch_states.compare(model, sequences, ["bf16"])
+
     def test_states_in_16_bits(self):
         self.assertRegex(self.refusal(load("minimax", torch.bfloat16), "f16"),
                          "^layer [0-9]+ of MiniMaxForCausalLM keeps its state in torch.bfloat16, which rounds it already; load the "

@@ -85,7 +85,10 @@ class StoredStates:
     def __init__(self, model: Any, name: str, every: int):
         if name not in FORMATS:
             raise StatisticsError(f"'{name}' is no format of a recurrent state; these are: {', '.join(FORMATS)}")
-        self.model, self.format, self.every, self.n_rounded = model, name, every, 0
+        if every < 1:
+            raise StatisticsError(f"states cannot be stored after every {every} tokens, expected 1 or more")
+        self.model, self.format, self.every = model, name, every
+        self.n_passes = self.n_rounded = 0
         decoder = layers.decoder_of(model)
         self._blocks = layers.blocks_of(decoder, layers.text_config(model).num_hidden_layers)
         self._passed: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
@@ -106,22 +109,28 @@ class StoredStates:
     def _after(self, model: Any, args: Any, kwargs: Dict[str, Any], output: Any) -> None:
         given = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments
         given = {**given, **given.get("kwargs", {})}
-        made = getattr(output, "past_key_values", None)
-        cache = made if made is not None else next((x for x in given.values() if isinstance(x, Cache)), None)
+        cache = cache_in(output) or cache_in(given)
         if cache is None:
             return  # nothing is stored, and no token will read it
         tokens = given.get("input_ids")
         tokens = given.get("inputs_embeds") if tokens is None else tokens
         passed = self._passed.get(cache, 0) + tokens.shape[1]
         self._passed[cache] = passed
-        if passed % self.every:
-            return
         states = states_of(cache)
         if not states:
             raise StatisticsError(f"the cache of {type(model).__name__}, a {type(cache).__name__}, has no recurrent state")
+        self.n_passes += 1
+        if passed % self.every:
+            return
         with torch.no_grad():
             for layer, state in states.items():
                 self._round(layer, state, passed)
+
+    def check_seen(self) -> None:
+        """Raises StatisticsError where no pass was seen: its figures would be those of unrounded states."""
+        if self.n_passes == 0:
+            raise StatisticsError(f"no forward pass of {type(self.model).__name__} with a cache was seen, so nothing was rounded: "
+                                  "is a wrapper of it, a part of it, or what torch.compile made of it run instead?")
 
     def _round(self, layer: int, state: Tensor, passed: int) -> None:
         if state.dtype != torch.float32:
@@ -133,14 +142,23 @@ class StoredStates:
 
     def _by_head(self, layer: int, state: Tensor) -> Tensor:
         """A view [batch, heads, keys, values]. Mamba's states have the channels of keys last; one without heads is one."""
+        where = f"layer {layer} of {type(self.model).__name__}"
+        if state.dim() not in (3, 4):
+            raise StatisticsError(f"{where} keeps {list(state.shape)} numbers, which are no state of heads")
         kind = layers.mixer_of(self.model, layer, self._blocks[layer][1])
         keys_last = {"mamba": True, "mamba2": True, "gated_delta_net": False, "kimi_delta_attention": False,
                      "lightning_attention": False}.get(kind)
-        if state.dim() not in (3, 4) or (keys_last is None and self.format.endswith(("_per_tile", "_per_row"))):
-            raise StatisticsError(f"layer {layer} of {type(self.model).__name__}, {kind}: which numbers of a state "
-                                  f"{list(state.shape)} share a scale in {self.format} is not known")
+        if keys_last is None and self.format.endswith(("_per_tile", "_per_row")):
+            raise StatisticsError(f"{where}, {kind}: which numbers of a state {list(state.shape)} share a scale in {self.format} "
+                                  "is not known")
         by_head = state if state.dim() == 4 else state.unsqueeze(1)
         return by_head.transpose(-1, -2) if keys_last else by_head
+
+
+def cache_in(found: Any) -> Optional[Cache]:
+    """What a forward pass was given, or gave back: its name differs between classes."""
+    values = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else ()
+    return next((x for x in values if isinstance(x, Cache)), None)
 
 
 def states_of(cache: Any) -> Dict[int, Tensor]:
@@ -159,14 +177,15 @@ def states_of(cache: Any) -> Dict[int, Tensor]:
 @contextmanager
 def stored(model: Any, name: str, every: int = 1) -> Iterator[StoredStates]:
     """Rounds the recurrent states of `model` to the format `name`, one of FORMATS, after each of its forward passes that ends
-    where a multiple of `every` tokens have passed. Raises StatisticsError for an unknown format, a cache without recurrent
-    states, and states that the model keeps in 16 bits."""
+    where a multiple of `every` tokens have passed since the cache was made. Raises StatisticsError for an unknown format, a
+    cache without recurrent states, states that the model keeps in 16 bits, and at the end where no pass was seen."""
     states = StoredStates(model, name, every)
     states.start()
     try:
         yield states
     finally:
         states.stop()
+    states.check_seen()
 
 
 # ---------------------------------------------------------------------------------------------------------- comparison
@@ -184,6 +203,8 @@ class StateFigures:
 def compare(model: Any, sequences: Sequence[Sequence[int]], formats: Sequence[str], chunk: int = 1) -> List[StateFigures]:
     """Each sequence of token ids, with its states stored after every `chunk` of its tokens, against the same with them as
     they are. Tokens are fed one by one: some classes do not read a stored state in a longer pass."""
+    if not sequences or min(map(len, sequences)) < 2:
+        raise StatisticsError("sequences of two tokens or more are needed: of a token that follows there is a prediction")
     kl: List[List[Tensor]] = [[] for _ in formats]
     same: List[List[Tensor]] = [[] for _ in formats]
     for ids in sequences:
@@ -199,12 +220,14 @@ def compare(model: Any, sequences: Sequence[Sequence[int]], formats: Sequence[st
 def _predictions(model: Any, ids: Sequence[int], name: Optional[str], chunk: int) -> Tensor:
     """float64 [tokens - 1, vocabulary]: logarithms of probabilities."""
     device, cache, parts = model.get_input_embeddings().weight.device, None, []
-    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
+    takes_positions = "position_ids" in parameters
+    name_of_cache = "cache_params" if "cache_params" in parameters else "past_key_values"
     with stored(model, name, chunk) if name else nullcontext():
         for passed, token in enumerate(ids):
             # Of some classes the framework counts positions by a layer that has none.
             where = {"position_ids": torch.tensor([[passed]], device=device)} if takes_positions else {}
-            output = model(input_ids=torch.tensor([[token]], device=device), past_key_values=cache, use_cache=True, **where)
-            cache = output.past_key_values
+            output = model(input_ids=torch.tensor([[token]], device=device), use_cache=True, **{name_of_cache: cache}, **where)
+            cache = cache_in(output)
             parts.append(output.logits[0].double().log_softmax(-1))
     return torch.cat(parts)[:-1]
