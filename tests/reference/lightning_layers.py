@@ -21,7 +21,7 @@ def normed(x: torch.Tensor, eps: float) -> torch.Tensor:
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps)
 
 
-def turned(x: torch.Tensor, width: int, theta: float) -> torch.Tensor:
+def rotated(x: torch.Tensor, width: int, theta: float) -> torch.Tensor:
     """x [tokens, heads, channels]: the first `width` channels by position, pairs (i, i + width / 2)."""
     half = width // 2
     angles = torch.arange(x.shape[0])[:, None] * theta ** (-torch.arange(half) / half)
@@ -56,7 +56,7 @@ class LightningAttention(nn.Module):
     def forward(self, hidden_states, **kwargs):
         c, x = self.config, hidden_states[0]
         qkv = self.query_key_value(x).float().view(len(x), 3, self.heads, self.dim)
-        q, k = (turned(normed(part, c.rms_norm_eps) * norm.weight.float(), c.lightning_rotary_dim, c.rope_parameters["rope_theta"])
+        q, k = (rotated(normed(part, c.rms_norm_eps) * norm.weight.float(), c.lightning_rotary_dim, c.rope_parameters["rope_theta"])
                 for part, norm in ((qkv[:, 0], self.query_layernorm), (qkv[:, 1], self.key_layernorm)))
         groups = self.scan(q, k, qkv[:, 2]).to(x.dtype).float().view(len(x), c.group_norm_size, -1)
         gated = normed(groups, c.rms_norm_eps).flatten(1) * self.g_norm.weight.float() * self.g_proj(x).float().sigmoid()

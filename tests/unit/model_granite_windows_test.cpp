@@ -33,13 +33,15 @@ TEST(GraniteWindowsConfig, all_layers_have_sinks_and_the_factor_of_the_softmax) 
   EXPECT_EQ(spec.caches[0].window, 0);
   EXPECT_EQ(spec.caches[1].window, 128);
   EXPECT_TRUE(spec.tied_head);
-  EXPECT_EQ(windowed({{"sliding_window", nullptr}}).caches[1].window, 0);
 }
 
 TEST(GraniteWindowsConfig, refusals) {
   const auto with = [](const Json& changes) { return granite("GraniteSWAForCausalLM", changes); };
+  expect_refusal(with({{"sliding_window", nullptr}}), "sliding_window is null");
   expect_refusal(with({{"sliding_window", nullptr}, {"layer_types", {"full_attention", "sliding_attention"}}}),
                  "layer_types names sliding_attention, but there is no sliding_window");
+  expect_refusal(with({{"layer_rope_theta", 1e4}}), "layer_rope_theta is '10000.0', expected a list");
+  expect_refusal(with({{"layer_rope_theta", {1e4, 1}}}), "layer_rope_theta: rope_theta is 1.0");
   expect_refusal(with({{"layer_rope_theta", {1e4}}}), "layer_rope_theta has 1 entries, expected 2");
   expect_refusal(with({{"layer_rope_theta", {1e4, -1}}}), "layer_rope_theta holds '-1'");
   expect_refusal(with({{"layer_rope_theta", {1e4, "0"}}}), "expected bases, or 0 for layers that do not rotate");

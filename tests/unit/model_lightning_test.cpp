@@ -21,6 +21,7 @@ Json ling(const Json& changes = Json::object()) {
                  {"qk_rope_head_dim", 8},
                  {"v_head_dim", 20},
                  {"partial_rotary_factor", 0.5},
+                 {"rope_theta", 6e6},
                  {"layer_group_size", 2},
                  {"group_norm_size", 4},
                  {"first_k_dense_replace", 1},
@@ -58,12 +59,21 @@ TEST(LightningConfig, refusals) {
   expect_refusal(ling({{"lightning_layerwise_decay", false}}), "which SGLang alone reads");
   expect_refusal(ling({{"full_attention_type", "gqa"}}), "full_attention_type");
   expect_refusal(ling({{"linear_silu", true}}), "linear_silu is true; the class is read without");
-  expect_refusal(ling({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}), "rope_scaling is given");
+  expect_refusal(ling({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}), "RoPE is scaled");
+  expect_refusal(ling({{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}}}), "RoPE is scaled");
   expect_refusal(ling({{"use_qkv_bias", true}}), "use_qkv_bias is true");
   expect_refusal(ling({{"kv_lora_rank", nullptr}}), "kv_lora_rank is null");
-  Json silent = ling();
-  silent.erase("first_k_dense_replace");  // of which servers have different defaults
-  expect_refusal(silent, "first_k_dense_replace");
+  for (const char* key : {"first_k_dense_replace", "rope_theta"}) {  // of which servers have different defaults
+    Json silent = ling();
+    silent.erase(key);
+    expect_refusal(silent, key);
+  }
+  EXPECT_EQ(message_of([] {
+              Json newer = ling({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 6e6}}}});
+              newer.erase("rope_theta");
+              parse_model(newer);
+            }),
+            "accepted");
 }
 
 }  // namespace

@@ -84,10 +84,10 @@ Tensor BailingLightning::forward(Ops& op, const Tensor& h, const Batch& batch, L
                                  Tail) const {
   const DecoderDims& d = dims_;
   const int64_t t = batch.n_tokens();
-  const bool turned = form_.rope.rotary_dim > 0;
-  const Tensor turns = turned ? op.rope_table(batch.positions, t, form_.rope) : Tensor{};
-  const HeadsPart parts[] = {{d.head_dim, q_norm_, turned}, {d.head_dim, k_norm_, turned}, {d.head_dim, {}, false}};
-  const std::vector<Tensor> heads = op.project_heads(h, qkv_, {parts, d.eps, turns, form_.rope});
+  const bool rotated = form_.rope.rotary_dim > 0;
+  const Tensor angles = rotated ? op.rope_table(batch.positions, t, form_.rope) : Tensor{};
+  const HeadsPart parts[] = {{d.head_dim, q_norm_, rotated}, {d.head_dim, k_norm_, rotated}, {d.head_dim, {}, false}};
+  const std::vector<Tensor> heads = op.project_heads(h, qkv_, {parts, d.eps, angles, form_.rope});
   const Tensor q = op.scale(heads[0], static_cast<float>(1 / std::sqrt(static_cast<double>(d.head_dim))));
   const Tensor o = scan_.forward(op, q, heads[1], heads[2], h, batch, states).reshaped({t, d.n_heads * d.head_dim});
   const GatedNormSpec norm{.gain = norm_, .eps = d.eps, .act = GateActivation::Sigmoid, .n_groups = form_.n_groups};
@@ -96,7 +96,7 @@ Tensor BailingLightning::forward(Ops& op, const Tensor& h, const Batch& batch, L
 
 MixerSize BailingLightning::size(const DecoderDims& d) {
   MixerSize s = lightning_size(d.n_heads, d.head_dim);
-  // Projections, normed, turned; scaled queries, the gate, both together; the angles.
+  // Projections, normed, rotated; scaled queries, the gate, both together; the angles.
   s.activations += 10 * d.n_heads * d.head_dim + d.head_dim;
   return s;
 }
@@ -113,7 +113,13 @@ void refuse_others(const Json& text) {
   refuse("lightning_layerwise_decay", true, ", which SGLang alone reads: the same decay in every layer");
   refuse("rope_interleave", true, ", which SGLang alone reads");
   expect_word(text, "full_attention_type", "mla");
-  if (find_member(text, "rope_scaling")) fail("rope_scaling is given, which servers read differently in this class");
+  const Json* given = find_member(text, "rope_parameters");
+  const Json table = given && given->is_object() ? *given : Json::object();
+  const std::string type = get_string_or(table, "rope_type", get_string_or(table, "type", "default"));
+  if (find_member(text, "rope_scaling") || type != "default")
+    fail("RoPE is scaled, which servers read differently in this class");
+  if (!find_member(text, "rope_theta") && !find_member(table, "rope_theta"))
+    fail("rope_theta is missing, for which servers have different defaults");
 }
 
 int64_t read_group_size(const Json& text, int64_t n_layers) {
@@ -127,15 +133,15 @@ LightningForm read_lightning(const Json& text, const DecoderDims& d) {
   const int64_t n_kv = get_int_or(text, "num_kv_heads_for_linear_attn", 0);
   expect_size("num_kv_heads_for_linear_attn", n_kv == 0 || n_kv == d.n_heads, n_kv,
               "as many as query heads, " + std::to_string(d.n_heads) + ", which servers take");
-  const bool turns = get_bool_or(text, "linear_rope", true);
+  const bool rotated = get_bool_or(text, "linear_rope", true);
   const int64_t n_groups = read_size(text, "group_norm_size", 1);
   expect_size("group_norm_size", d.n_heads * d.head_dim % n_groups == 0, n_groups,
               "a divisor of the heads' width, " + std::to_string(d.n_heads * d.head_dim));
-  return {turns ? read_bailing_rotation(text, d.head_dim) : RopeSpec{}, get_bool_or(text, "use_qk_norm", false),
+  return {rotated ? read_bailing_rotation(text, d.head_dim) : RopeSpec{}, get_bool_or(text, "use_qk_norm", false),
           n_groups};
 }
 
-/// The share of a head that turns is one of heads of lightning attention.
+/// The share of a head that is rotated is one of heads of lightning attention.
 LatentRope read_latent_rotation(Json text, int64_t rope_dim) {
   for (const char* key : {"partial_rotary_factor", "rotary_dim"}) text.erase(key);
   if (find_member(text, "rope_parameters")) text["rope_parameters"].erase("partial_rotary_factor");

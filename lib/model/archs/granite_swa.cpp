@@ -36,6 +36,8 @@ void require_sinks(const Json& text) {
 std::vector<int64_t> read_swa_windows(const Json& text, int64_t n_layers) {
   std::vector<int64_t> windows = read_windows(text, n_layers, kDefaultWindow);
   if (find_member(text, "layer_types")) return windows;
+  if (text.contains("sliding_window") && text["sliding_window"].is_null())
+    fail("sliding_window is null, though three of four layers have a window where layer_types is missing");
   for (size_t i = 0; i < windows.size(); i += kDefaultPeriod) windows[i] = 0;
   return windows;
 }
@@ -53,14 +55,16 @@ RopeSpec rope_of_base(const Json& text, int64_t head_dim, double theta) {
 std::vector<RopeSpec> read_ropes(const Json& text, const DecoderDims& dims) {
   const Json* bases = find_member(text, "layer_rope_theta");
   if (!bases) return std::vector<RopeSpec>(static_cast<size_t>(dims.n_layers), read_rope(text, dims.head_dim, {}));
-  if (!bases->is_array() || static_cast<int64_t>(bases->size()) != dims.n_layers)
-    fail("layer_rope_theta has " + std::to_string(bases->is_array() ? bases->size() : 0) + " entries, expected " +
+  if (!bases->is_array()) fail("layer_rope_theta is " + quoted(bases->dump()) + ", expected a list");
+  if (static_cast<int64_t>(bases->size()) != dims.n_layers)
+    fail("layer_rope_theta has " + std::to_string(bases->size()) + " entries, expected " +
          std::to_string(dims.n_layers) + " (num_hidden_layers)");
   std::vector<RopeSpec> ropes;
   for (const Json& base : *bases) {
     if (!base.is_number() || !(base.get<double>() >= 0) || !std::isfinite(base.get<double>()))
       fail("layer_rope_theta holds " + quoted(base.dump()) + ", expected bases, or 0 for layers that do not rotate");
-    ropes.push_back(rope_of_base(text, dims.head_dim, base.get<double>()));
+    ropes.push_back(
+        while_doing("layer_rope_theta", [&] { return rope_of_base(text, dims.head_dim, base.get<double>()); }));
   }
   return ropes;
 }

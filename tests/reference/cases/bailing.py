@@ -78,9 +78,9 @@ def as_ling_2_5(config: dict) -> dict:
     same = ("intermediate_size", "moe_intermediate_size", "n_group", "topk_group", "routed_scaling_factor", "norm_topk_prob",
             "first_k_dense_replace", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
             "layer_group_size", "group_norm_size")
-    head_dim, turned = config["lightning_head_dim"], config["lightning_rotary_dim"]
+    head_dim, rotated = config["lightning_head_dim"], config["lightning_rotary_dim"]
     return dict(of_ling(config, "BailingMoeV2_5ForCausalLM", **{key: config[key] for key in same}, head_dim=head_dim,
-                        partial_rotary_factor=turned / head_dim, rotary_dim=turned, num_experts=config["n_routed_experts"],
+                        partial_rotary_factor=rotated / head_dim, rotary_dim=rotated, num_experts=config["n_routed_experts"],
                         num_shared_experts=config["n_shared_experts"], use_qkv_bias=False, use_qk_norm=True, linear_silu=False,
                         rope_interleave=True, router_dtype="fp32", score_function="sigmoid",
                         moe_router_enable_expert_bias=True, num_nextn_predict_layers=0), model_type="bailing_hybrid")
@@ -111,7 +111,7 @@ CASES = (
               num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=8, n_group=2, topk_group=1,
               routed_scaling_factor=2.5, first_k_dense_replace=2, layer_group_size=2, group_norm_size=3, lightning_head_dim=8,
               lightning_rotary_dim=4, rms_norm_eps=0.02, rope_parameters=rope(100.0)),
-         "Ling-2.5: lightning attention of 3 heads, half of each turned, normed by groups; every second layer latent; two dense "
+         "Ling-2.5: lightning attention of 3 heads, half of each rotated, normed by groups; every second layer latent; two dense "
          "layers, biased sigmoid routing in groups", LENGTHS, weights=draws_of_ling_2_5, f32_tensors=BIASED, served=as_ling_2_5,
          served_tensors=in_ling_words),
     Case("bailing_moe_v2", "Glm4MoeForCausalLM",
@@ -119,7 +119,7 @@ CASES = (
               n_shared_experts=2, moe_intermediate_size=16, n_group=4, topk_group=2, routed_scaling_factor=2.5,
               norm_topk_prob=True, first_k_dense_replace=1, rms_norm_eps=0.02,
               rope_parameters=rope(6e5, partial_rotary_factor=0.5)),
-         "Ling-2: one weight of queries, keys and values with its bias, norms of q and k, half of a head turned, a dense layer, biased "
+         "Ling-2: one weight of queries, keys and values with its bias, norms of q and k, half of a head rotated, a dense layer, biased "
          "sigmoid routing in groups, two shared experts", LENGTHS, weights=far_apart, f32_tensors=BIASED, served=as_ling_2,
          served_tensors=fused),
     Case("bailing_moe", "GraniteMoeSharedForCausalLM",
