@@ -190,7 +190,10 @@ TEST(Sample, CommandsThatWouldNeverRun) {
 
 TEST(Sample, Output) {
   EXPECT_TRUE(shows("a  1.00\n", "a 1.05\n"));
-  EXPECT_FALSE(shows("a  1.00\n", "a 1.2\n"));
+  EXPECT_FALSE(shows("a  1.00\n", "a 1.3\n"));
+  EXPECT_TRUE(shows("4e-05 (98.4 to\n  99.0)\n", "2.1e-05 (98.3\n  to 99.1)\n"));
+  EXPECT_FALSE(shows("4e-05\n", "1e-05\n"));
+  EXPECT_FALSE(shows("a\n b\n", "a b\n"));
   EXPECT_TRUE(shows("1,000 tokens, 3\n", "1,001 tokens, 3\n"));
   EXPECT_FALSE(shows("needed\n", "any\n"));
   EXPECT_FALSE(shows("0\n", "5\n"));

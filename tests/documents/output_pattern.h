@@ -6,8 +6,9 @@
 
 namespace kvcal::documents {
 
-/// Words are equal, spaces are free, numbers are within 10 % of each other (processors differ in the last digits). In
-/// the pattern a line "..." stands for any lines, also none; "..." elsewhere stands for any text of a word.
+/// Words are equal, spaces are free, and so is where a sentence goes on in the next line, behind two spaces. Numbers
+/// are within 20 % of each other, those below 0.001 within 60 %: processors differ in the last bits. In the pattern a
+/// line "..." stands for any lines, also none; "..." elsewhere stands for any text of a word.
 bool shows(std::string_view pattern, std::string_view output);
 
 }  // namespace kvcal::documents
