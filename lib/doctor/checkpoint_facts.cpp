@@ -162,6 +162,15 @@ std::optional<StoredSpec> known_stored_spec(const Checkpoint& checkpoint) {
   }
 }
 
+// What the class says, which may have a width of its own where config.json names none.
+void take_widths(const ModelSpec& spec, ModelTraits& model) {
+  const KvLayout* other = first_other_layout(spec);
+  model.head_widths_differ = trait_of(other != nullptr);
+  if (model.latent == Trait::Yes || spec.caches.empty()) return;
+  model.head_dim = spec.caches.front().head_dim_k;
+  model.global_head_dim = other != nullptr ? other->head_dim_k : 0;
+}
+
 }  // namespace
 
 void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
@@ -176,7 +185,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
     const auto is_recurrent = [](const LayerSpec& l) { return l.state_bytes > 0; };
     facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Trait::Yes : Trait::No;
     take_layers(*spec, facts.model.state);
-    facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Trait::Yes : Trait::No;
+    take_widths(*spec, facts.model);
   }
   facts.checkpoint_config_sha256 = config_sha256(file.config);
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();

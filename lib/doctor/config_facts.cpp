@@ -80,7 +80,6 @@ void take_config(const Json& config, ModelTraits& model) {
   model.head_dim = integer_or_zero(text, "head_dim");
   const int64_t global = model.global_head_dim = integer_or_zero(text, "global_head_dim");  // Gemma 4
   model.head_widths_differ = trait_of(global > 0 && model.head_dim > 0 && global != model.head_dim);
-  if (model.head_dim == 0 && model.n_heads > 0) model.head_dim = integer_or_zero(text, "hidden_size") / model.n_heads;
   const Json* cap = find_member(text, "final_logit_softcapping");
   if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
   model.sparse = trait_of(integer_or_zero(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
