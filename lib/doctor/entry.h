@@ -100,7 +100,7 @@ inline constexpr Entry kNoHopperKernel = {
     Severity::Fatal,
     Confidence::Reported,
     "FlashInfer has no kernel for Hopper that reads an FP8 cache with 16-bit queries: compiling fails",
-    "",
+    "that other versions and builds fail: reported for vLLM 0.11 to 0.14, with E4M3",
     "--attention-backend FLASH_ATTN",
     "vllm issues 27604, 29531, 31843",
     Cause::FormatUnsupported,

@@ -222,6 +222,8 @@ void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set
 
 void names_ascend(Facts& facts, std::string_view, size_t, const Evidence&) { facts.of_ascend = true; }
 
+void says_started(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = true; }
+
 constexpr std::array kFacts = {
     FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
     FactLine{"vLLM server version", version_after<Engine::Vllm, 19>},
@@ -272,6 +274,7 @@ constexpr std::array kFacts = {
     FactLine{"data type to store kv cache", dtype_of_vllm},
     FactLine{"Using KV cache dtype:", dtype_of_sglang},
     FactLine{"Load weight begin. avail mem=", names_sglang},
+    FactLine{"Application startup complete", says_started},
     FactLine{"device_name=", take_gpu},
     FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform rocm", names_rocm},

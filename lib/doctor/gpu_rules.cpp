@@ -53,7 +53,7 @@ Found saturating_probabilities(const Facts& f) {
 Found triton_before_ada(const Facts& f) {
   const std::string backend = backend_of(f);
   const bool e4m3 = f.cache.one_scale == Trait::Yes;
-  const bool e5m2 = f.is(Engine::Vllm) && f.cache.name == "fp8_e5m2" && !f.has_output;
+  const bool e5m2 = f.is(Engine::Vllm) && f.cache.name == "fp8_e5m2" && !f.has_run();
   const bool triton = (backend.starts_with("TRITON") || backend == "triton") && (e4m3 || e5m2);
   const bool here = triton && f.gpu->capability > 0 && f.gpu->capability < 89;
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
@@ -190,11 +190,11 @@ Found nvfp4_of_datacenter(const Facts& f) {
 }
 
 Found queries_of_hopper(const Facts& f) {
-  return f.gpu->capability == 90 ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
+  return f.gpu->capability == 90 && !f.has_run() ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
 constexpr CombinationRule kRules[] = {
-    {kNoHopperKernel, kFlags | kGpu | kVllm | kFp8, queries_of_hopper, "FLASHINFER", {{0, 11, 0}, {0, 15, 0}}},
+    {kNoHopperKernel, kFlags | kGpu | kVllm | kStaticFp8, queries_of_hopper, "FLASHINFER", {{0, 11, 0}, {0, 15, 0}}},
     {{"B23", Fatal, Established,
       "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
       "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",

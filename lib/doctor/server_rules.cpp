@@ -23,6 +23,7 @@ Found heads_not_native(const Facts& f) {
 Found head_width(const Facts& f) {
   constexpr EngineVersion kWider = {0, 22, 0};
   constexpr std::array<int64_t, 3> kWidths = {64, 128, 256};
+  if (f.has_run()) return {};
   for (const int64_t width : {f.model.head_dim, f.model.global_head_dim}) {
     const bool taken = std::ranges::find(kWidths, width) != kWidths.end();
     if (width > 0 && !taken && f.model.latent == Trait::No && (width != 512 || f.before(kWider) == Trait::Yes))
