@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/letter_case.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -27,6 +28,14 @@ std::string speculative_member(const Facts& f, const char* member) {
   return printed_value(f.flag_value("speculative-config"), member).value_or("");
 }
 
+/// Of vLLM, in either form of the option. Without a method it goes by the draft's name ("AngelSlim/Qwen3-8B_eagle3").
+std::string draft_method(const Facts& f) {
+  if (f.flag("spec-method") != nullptr) return f.flag_value("spec-method");
+  const std::string method = speculative_member(f, "method");
+  const bool eagle = method.empty() && lower_case(speculative_member(f, "model")).find("eagle3") != std::string::npos;
+  return eagle ? "eagle3" : method;
+}
+
 bool is_served(const Facts& f, const std::string& model) {
   const auto plain = [](const std::string& path) {
     std::string text = std::filesystem::path(path).lexically_normal().string();
@@ -38,7 +47,7 @@ bool is_served(const Facts& f, const std::string& model) {
 
 // The proposer names the target's layer to read from, and copies no scale.
 Found draft_reads_at_one(const Facts& f) {
-  const bool gemma = f.model.model_type.starts_with("gemma4") && speculative_member(f, "method").ends_with("mtp");
+  const bool gemma = f.model.model_type.starts_with("gemma4") && draft_method(f).ends_with("mtp");
   return gemma ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
@@ -48,7 +57,7 @@ bool drafts_with_mtp(const Facts& f) {
   if (f.is(Engine::Sglang))
     return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
   if (!f.is(Engine::Vllm)) return false;
-  const std::string method = speculative_member(f, "method"), model = speculative_member(f, "model");
+  const std::string method = draft_method(f), model = speculative_member(f, "model");
   // Without a method vLLM goes by the model; older names are of a family: "mimo_mtp".
   return model.empty() ? method.ends_with("mtp") : is_served(f, model) && (method.empty() || method.ends_with("mtp"));
 }
@@ -65,12 +74,6 @@ Found mtp_stops(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
 }
 
-/// Whether the option's value names it; of vLLM's drafts in either form of the option.
-bool has_value(const Facts& f, std::string_view option, std::string_view value) {
-  const bool other_form = option == "speculative-config" && f.flag_value("spec-method") == value;
-  return option.empty() || other_form || f.flag_value(option).find(value) != std::string::npos;
-}
-
 Found reused_state(const Facts& f) {
   const bool asked = f.flag("enable-prefix-caching") != nullptr;
   return asked && f.keeps_prefixes() == Trait::Yes && drafts(f)
@@ -81,43 +84,65 @@ Found reused_state(const Facts& f) {
 /// Where drafted tokens were reported to fail with a cache of this type, or on hybrids with any, and to work without.
 struct DraftFault {
   Engine server;
-  std::string_view type;  // how the cache's type begins; "": any, of a hybrid whose log has an illegal access
-  EngineVersions versions;
-  std::string_view option, value, reported;
+  std::string_view type;    // how the cache's type begins; "": any, of a hybrid whose log has an illegal access
+  EngineVersions versions;  // since the first that was reported, before the first that was not or is mended
+  bool may_last;            // nothing is known to have mended it
+  int family;               // of GPUs, where another is not known: 12 is compute capability 12.x; 0: any
+  std::string_view method;  // how vLLM's ends; SGLang's backend that reads prompts
+  std::string_view reported;
 };
 constexpr std::array kDraftFaults = {
-    DraftFault{Engine::Vllm, "turboquant", {}, "", "", "repetitions in 0.19.2 to 0.27.1: vllm issues 40831, 53180"},
+    DraftFault{Engine::Vllm,
+               "turboquant",
+               {{0, 19, 2}, {0, 28, 0}},
+               true,
+               0,
+               "",
+               "repetitions in 0.19.2 to 0.27.1: vllm issues 40831, 53180"},
     DraftFault{Engine::Vllm,
                "fp8",
                {{}, {0, 11, 0}},
-               "speculative-config",
+               false,
+               0,
                "eagle3",
                "'query and key must have the same dtype' in 0.9.2: vllm issue 21177, change 24505"},
     DraftFault{Engine::Sglang,
                "nvfp4",
-               {},
-               "prefill-attention-backend",
+               {{0, 5, 18}, {0, 5, 19}},
+               true,
+               12,
                "flashinfer",
                "a TypeError while drafts are verified in 0.5.18, on consumer Blackwell: sglang issue 36010"},
     DraftFault{Engine::Vllm,
                "",
-               {},
-               "speculative-config",
+               {{0, 17, 0}, {0, 28, 0}},
+               true,
+               0,
                "mtp",
                "illegal accesses in 0.17 to 0.27.1: vllm issues 37035, 40756, change 50021"},
 };
 
-Found failing_drafts(const Facts& f) {
+bool meets(const Facts& f, const DraftFault& d) {
   const bool illegal = f.seen("LG74") && f.model.hybrid == Trait::Yes;
+  const bool type = d.type.empty() ? illegal : cache_is_quantized(f) == Trait::Yes && f.cache.name.starts_with(d.type);
+  const bool other_gpu = d.family > 0 && f.gpu && f.gpu->capability / 10 != d.family;
+  const std::string method = f.is(Engine::Vllm) ? draft_method(f) : f.flag_value("prefill-attention-backend");
+  return f.is(d.server) && type && !other_gpu && method.ends_with(d.method);
+}
+
+Found failing_drafts(const Facts& f, bool later) {
   const auto fault = std::ranges::find_if(kDraftFaults, [&](const DraftFault& d) {
-    const bool type =
-        d.type.empty() ? illegal : cache_is_quantized(f) == Trait::Yes && f.cache.name.starts_with(d.type);
-    return f.is(d.server) && type && d.versions.hold(f.version) && has_value(f, d.option, d.value);
+    const bool in_time =
+        later ? d.may_last && (!f.version || *f.version >= d.versions.until) : f.version && d.versions.hold(f.version);
+    return in_time && meets(f, d);
   });
   if (!drafts(f) || fault == kDraftFaults.end()) return {};
   return found_in_flags(f, {"speculative-config", "speculative-algorithm", "spec-method", "kv-cache-dtype"},
                         std::string(fault->reported));
 }
+
+Found drafts_fail(const Facts& f) { return failing_drafts(f, false); }
+Found drafts_may_fail(const Facts& f) { return failing_drafts(f, true); }
 
 // Most who serve a hybrid with drafts have this and sound answers: a note, which blames nothing.
 Found reused_by_default(const Facts& f) {
@@ -141,7 +166,14 @@ constexpr CombinationRule kRules[] = {
       "serve without the draft, or with another cache type where the report is of one, and compare",
       "vllm issues 21177, 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 7, "F16"},
      kFlags | kKnownServer,
-     failing_drafts},
+     drafts_fail},
+    {{"F41b", Warning, Reported,
+      "drafted tokens were reported to fail here in earlier versions, and the same server to be right without them",
+      "that this version still does it",
+      "serve without the draft, or with another cache type where the report is of one, and compare",
+      "vllm issues 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 3, "F16"},
+     kFlags | kKnownServer,
+     drafts_may_fail},
     {{"F33", Warning, Reported,
       "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
       "wrong, in version after version",

@@ -121,6 +121,13 @@ std::optional<ServeCommand> find_serve_command(std::string_view text) {
   return find_program(text, program, 0);
 }
 
+/// vLLM's other form of an option with members, "--speculative-config.method mtp": as JSON, after what is there.
+static void add_member(std::string& json, std::string member, const std::string& value) {
+  std::replace(member.begin(), member.end(), '-', '_');
+  if (json.ends_with('}')) json.pop_back();
+  json += std::string(json.empty() ? "{" : json == "{" ? "" : ", ") + "\"" + member + "\": \"" + value + "\"}";
+}
+
 // "--a=b", "--a b", "--a"; a word that no option takes is the model where none is known yet.
 void read_flags(ServeCommand& command) {
   const std::vector<std::string>& words = command.words;
@@ -130,7 +137,11 @@ void read_flags(ServeCommand& command) {
     const size_t equals = word.find('=');
     std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (equals == std::string::npos && i + 1 < words.size() && is_value(words[i + 1])) value = words[++i];
-    command.flags.emplace(flag_name(word.substr(0, equals)), value);
+    const std::string name = flag_name(word.substr(0, equals));
+    if (const size_t dot = name.find('.'); dot != std::string::npos && word.starts_with("--"))
+      add_member(command.flags[name.substr(0, dot)], name.substr(dot + 1), value);
+    else
+      command.flags.emplace(name, value);
   }
   for (const char* key : {"model", "model-path", "m"})
     if (const auto found = command.flags.find(key); found != command.flags.end() && command.model.empty())
