@@ -44,7 +44,7 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
 }
 
 // Options that a server prints as a Python object. Only what the rules read.
-constexpr std::array<std::string_view, 49> kPrinted = {
+constexpr std::array<std::string_view, 51> kPrinted = {
     "kv_cache_dtype",
     "calculate_kv_scales",
     "quantization_param_path",
@@ -57,6 +57,8 @@ constexpr std::array<std::string_view, 49> kPrinted = {
     "quantization",
     "max_model_len",
     "kv_transfer_config",
+    "kv_offloading_size",
+    "kv_offloading_backend",
     "enable_lora",
     "load_format",
     "additional_config",

@@ -98,9 +98,11 @@ Found not_the_cache(const Facts& f) {
 
 Found packed_layout_of_lmcache(const Facts& f) {
   const std::string config = f.flag_value("kv-transfer-config");
-  const bool apart = config.find("LMCacheMP") != std::string::npos && f.model.hybrid == Trait::Yes;
+  // Of config/vllm.py: LMCacheMPConnector.
+  const bool by_size = f.flag_value("kv-offloading-backend") == "lmcache" && f.flag("kv-offloading-size") != nullptr;
+  const bool apart = (by_size || config.find("LMCacheMP") != std::string::npos) && f.model.hybrid == Trait::Yes;
   const bool here = apart || config.find("LMCacheConnector") != std::string::npos;
-  return here ? found_in_flags(f, {"kv-transfer-config"}, "vLLM " + str(*f.version)) : Found{};
+  return here ? found_in_flags(f, {"kv-transfer-config", "kv-offloading-backend"}, "vLLM " + str(*f.version)) : Found{};
 }
 
 constexpr CombinationRule kRules[] = {
@@ -239,7 +241,7 @@ constexpr CombinationRule kRules[] = {
       "whatever the cache's type",
       "that this LMCache does: reported for 0.5.2 to 0.5.4, and in a process of its own (LMCacheMPConnector) for "
       "hybrids alone",
-      "serve without --kv-transfer-config and compare the same prompts",
+      "serve without --kv-transfer-config and --kv-offloading-backend, and compare the same prompts",
       "LMCache issues 4463, 4247; dynamo issue 14416", Cause::CacheTransfer, 8},
      kFlags | kVllm,
      packed_layout_of_lmcache,
