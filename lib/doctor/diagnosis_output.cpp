@@ -93,7 +93,8 @@ std::string nothing_matches(const Diagnosis& d) {
 bool is_open(const Diagnosis& d) {
   const Explanation& top = d.explanations.front();
   const bool controls = top.best->fix.find("{control}") != std::string_view::npos;
-  return (d.facts.has_output || d.facts.seen("E15")) && likelihood_of(top) == Likelihood::Possible && !controls;
+  const bool wrong = looks_broken(d.facts) || !d.facts.unanswered.empty() || !d.facts.tied_logits.empty();
+  return wrong && likelihood_of(top) == Likelihood::Possible && !controls;
 }
 
 Lines explanation_text(const Diagnosis& d) {
@@ -103,10 +104,10 @@ Lines explanation_text(const Diagnosis& d) {
                               model_name(d.facts) + " --generate";
   if (d.explanations.empty()) return Lines(control);
   const Explanation& top = d.explanations.front();
-  const bool open = is_open(d);
-  Lines text = open ? Lines(control) : Lines();
-  text.add(std::string(open ? "Possible: " : "Most likely: ") + title_of(top.cause, d.facts.cache) + " [" +
-           std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]");
+  Lines text = is_open(d) ? Lines(control) : Lines();
+  text.add(std::string(likelihood_of(top) == Likelihood::Possible ? "Possible: " : "Most likely: ") +
+           title_of(top.cause, d.facts.cache) + " [" + std::string(name_of(likelihood_of(top))) + "; " +
+           joined(top.because) + "]");
   if (const std::string fix = fix_text(*top.best, d.facts); !fix.empty()) text.add("  do: " + fix);
   for (size_t i = 1; i < d.explanations.size(); ++i) {
     const Explanation& e = d.explanations[i];
