@@ -50,23 +50,24 @@ Gpu named_gpu(const std::string& name) {
     fail("--gpu " + quoted(name) + ": unknown GPU; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
          "for another one give its memory with --gpu-memory SIZE");
   }
-  if (gpu->memory == 0) fail("--gpu " + quoted(name) + ": its memory is not known; give it with --gpu-memory SIZE");
   return *gpu;
 }
 
 void take_gpu(const PlanFlags& flags, Deployment& d) {
-  if (flags.gpu.empty() && flags.gpu_memory.empty())
+  const bool sized = !flags.gpu_memory.empty();
+  if (flags.gpu.empty() && !sized)
     fail("the GPU is missing; name it with --gpu H100, or give its memory with --gpu-memory SIZE");
-  if (flags.gpu.empty()) {
-    d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
-  } else {
-    if (!flags.gpu_memory.empty()) fail("--gpu and --gpu-memory both say how much memory there is: give one of them");
+  if (!flags.gpu.empty()) {
     const Gpu gpu = named_gpu(flags.gpu);
+    if (gpu.memory != 0 && sized) fail("--gpu and --gpu-memory both say how much memory there is: give one of them");
+    if (gpu.memory == 0 && !sized)
+      fail("--gpu " + quoted(flags.gpu) + ": its memory is not known; give it with --gpu-memory SIZE");
     d.gpu_memory = gpu.memory;
     d.unified = gpu.unified;
     d.capability = gpu.capability;
     d.rocm = gpu.rocm;
   }
+  if (sized) d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
   d.utilization = flags.utilization.value_or(d.unified ? kUtilizationOfUnified : kUtilization);
 }
 

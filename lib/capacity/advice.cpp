@@ -198,7 +198,7 @@ Recommendation recommend(const ModelSpec& spec, const Capacity& c, const Load& l
                 larger_group(spec, c, context),
             {}};
   Recommendation r = load.concurrency ? for_load(spec, c, *load.concurrency, context) : for_context(spec, c, context);
-  if (!takes_format(c.deployment, KvFormat::FP8)) refuse_fp8(c, load, context, r);
+  if (!takes_format(c.deployment, KvFormat::FP8, spec)) refuse_fp8(c, load, context, r);
   remark_on_state(c, context, r.remarks);
   remark_on_windows(c, context, r.remarks);
   remark_on_kept_layers(spec, c, r.remarks);

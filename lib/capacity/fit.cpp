@@ -44,10 +44,12 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
   return fits;
 }
 
-bool takes_format(const Deployment& d, KvFormat format) {
-  constexpr int kBlackwell = 100, kThor = 110, kAmpere = 80;
-  const bool thor = d.capability / 10 == kThor / 10;
-  if (format == KvFormat::NVFP4) return !d.rocm && (d.capability == 0 || (d.capability >= kBlackwell && !thor));
+bool takes_format(const Deployment& d, KvFormat format, const ModelSpec& spec) {
+  constexpr int kAmpere = 80;
+  const int family = d.capability / 10;
+  const bool narrow = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == 64; });
+  if (format == KvFormat::NVFP4)
+    return !d.rocm && (family == 0 || family == 10 || family == 12 || ((family == 8 || family == 9) && !narrow));
   return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;
 }
 
@@ -63,7 +65,7 @@ Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const 
   check(deployment, spec);
   Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
   for (const KvFormat format : planned_formats(spec))
-    if (format == KvFormat::FP8 || takes_format(deployment, format))
+    if (format == KvFormat::FP8 || takes_format(deployment, format, spec))
       c.fits.emplace_back(format,
                           Fit(deployment, c.budget,
                               cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers, deployment.state)));

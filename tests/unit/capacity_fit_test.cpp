@@ -56,6 +56,19 @@ TEST(Fit, longest_context_of_64_sequences) {
   EXPECT_EQ(c.at(KvFormat::BF16).context(1000000, 8192), 0);
 }
 
+// vLLM 0.33.0's FlashInferBackend; heads of 64 channels only by the kernels of Blackwell.
+TEST(Fit, nvfp4_by_compute_capability) {
+  const auto taken = [](const Json& config, int capability) {
+    Deployment d = gpus_of(80 * kGiB);
+    d.capability = capability;
+    return takes_format(d, KvFormat::NVFP4, spec_of(config));
+  };
+  for (const int capability : {0, 80, 86, 89, 90, 100, 103, 120, 121}) EXPECT_TRUE(taken(llama_8b(), capability));
+  for (const int capability : {70, 75, 110}) EXPECT_FALSE(taken(llama_8b(), capability)) << capability;
+  for (const int capability : {80, 90}) EXPECT_FALSE(taken(llama(2, 512, 8, 512), capability)) << capability;
+  for (const int capability : {0, 100, 120}) EXPECT_TRUE(taken(llama(2, 512, 8, 512), capability)) << capability;
+}
+
 // 80 GB is not 80 GiB: 0.9 x 80,000,000,000 = 72,000,000,000; less the same: 52,718,252,032, 49.1 sequences.
 TEST(Fit, gigabytes_are_what_was_typed) {
   const Capacity c = capacity_of(spec_of(llama_8b()), gpus_of(parse_size("--gpu-memory", "80GB")), given(kLlama8B));
