@@ -18,6 +18,15 @@ std::string squeezed(std::string_view name) {
   return out;
 }
 
+/// Whether a word of the name begins with it: "Darkling-25B" has no "ling25".
+bool names(std::string_view name, std::string_view part) {
+  constexpr size_t kLongest = 40;  // of a part, with what separates its letters
+  for (size_t at = 0; at < name.size(); ++at)
+    if ((at == 0 || !is_letter_or_digit(name[at - 1])) && squeezed(name.substr(at, kLongest)).starts_with(part))
+      return true;
+  return false;
+}
+
 struct Family {
   std::string_view part;
   bool hybrid = false, latent = false, multimodal = false, key_bias = false;
@@ -257,9 +266,8 @@ bool has_calibrated_scales(const Facts& facts) {
 
 void take_model_name(const std::string& name, ModelTraits& model) {
   if (model.from_config) return;
-  const std::string letters = squeezed(name);
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& f) { return letters.find(f.part) != std::string::npos; });
+  const auto family =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return names(name, f.part); });
   if (family == kFamilies.end()) return;
   model.hybrid = family->hybrid ? Trait::Yes : Trait::No;
   model.latent = family->latent ? Trait::Yes : Trait::No;
