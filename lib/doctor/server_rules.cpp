@@ -149,7 +149,8 @@ constexpr CombinationRule kRules[] = {
       "what the cache stores is divided by the checkpoint's scales, and in this version the attention backend reads it "
       "without them: garbage",
       "", "vLLM 0.22 or later, or --attention-backend FLASH_ATTN on a Hopper",
-      "vllm changes 39418, 34863 (FlashInfer with compressed-tensors before 0.20), 42080 (Triton, 0.11.2 to 0.20.2)",
+      "vllm changes 39418, 34863 (FlashInfer with compressed-tensors before 0.20), 42080 (Triton, 0.11.0 to before "
+      "0.22)",
       Cause::KernelDefect, 9},
      kFlags | kTensors | kVllm | kQuantized,
      scales_on_writing_alone},
