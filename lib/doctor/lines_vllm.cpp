@@ -94,10 +94,22 @@ constexpr LogLine kLines[] = {
      {"LG89", Fatal, Established,
       "layers have pages of different sizes that this version cannot make equal: so have scales per token and head in "
       "layers of two head widths (Gemma 4), and uneven shares of a hybrid for pipeline stages",
-      "that scales are wrong", "{fp8} in place of scales per token and head; or vLLM 0.26 or later, which pads pages",
+      "that scales are wrong",
+      "vLLM 0.24 or later, which pads most pages; else {fp8} where scales are per token and head or the type is "
+      "TurboQuant, and where stages have uneven shares, equal ones (VLLM_PP_LAYER_PARTITION)",
       "vllm 0.19.0 to 0.23.0 v1/core/kv_cache_utils.py, 0.24.0 pads; vllm issues 40388, 42927",
       Cause::FormatUnsupported, 9},
      "",
+     "cannot be padded"},
+    {"not divisible by the maximum page size",
+     {"LG89b", Fatal, Established,
+      "layers have pages of different sizes, and this version cannot pad them: MLA's, or up to 0.28 those of this "
+      "attention backend",
+      "that scales are wrong, or that the cache's type is the reason",
+      "where scales are per token and head or the type is TurboQuant, {fp8}; else another --attention-backend, or "
+      "vLLM 0.32 or later, which pads all but MLA's",
+      "vllm 0.24.0 to 0.28.0 v1/core/kv_cache_utils.py, 0.32.0 too, 0.33.0 kv_cache_planning.py",
+      Cause::FormatUnsupported, 9},
      "cannot be padded"},
     {"Hybrid KV cache manager is disabled but failed to convert",
      {"LG90", Fatal, Established,
@@ -105,7 +117,7 @@ constexpr LogLine kLines[] = {
       "events, or an option",
       "anything about the cache's type or its scales",
       "without --kv-transfer-config, --kv-events-config and --disable-hybrid-kv-cache-manager; then another connector",
-      "vllm 0.10.2 to 0.24.0 v1/core/kv_cache_utils.py; vllm issues 42911, 49537", Cause::CacheTransfer, 9}},
+      "vllm 0.10.2 to 0.26.0 v1/core/kv_cache_utils.py; vllm issues 42911, 49537", Cause::CacheTransfer, 9}},
     {"nvfp4 KV cache is not supported with MLA",
      {"LG26", Fatal, Established, "MLA models take no NVFP4 cache here", "", "{fp8}, or {control}",
       "vllm 0.33.0 config/vllm.py", Cause::LatentAttention, 9}},
