@@ -23,8 +23,8 @@ for folder in "$target" $(awk -v t="$target" '$1 == t { print $2 }' tests/fuzz/s
 done
 dictionary=
 [ ! -f tests/fuzz/dict/"$target".dict ] || dictionary=-dict=tests/fuzz/dict/$target.dict
-# Limits: an input of at most 16 KiB may neither take more than 5 s nor 1 GiB, sanitizers included.
-if build/asan/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=5 \
+# Limits: an input of at most 16 KiB may neither take more than 15 s, on a machine that has other work, nor 1 GiB, sanitizers included.
+if build/asan/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=15 \
   -rss_limit_mb=1024 -artifact_prefix="$findings/" -print_final_stats=1 "$learned" $corpora \
   >"$findings/log" 2>&1; then
   echo "fuzz $target: $(awk '/number_of_executed_units/ { print $2 }' "$findings/log") executions, nothing found"
