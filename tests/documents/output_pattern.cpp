@@ -29,9 +29,9 @@ std::vector<Words> lines_of(std::string_view text) {
   return lines;
 }
 
-// "1,108,864", "0.00072," and "(98.4" are numbers; "14'" and "pass2" are none.
+// "1,108,864", "0.00072;" and "(98.4" are numbers; "14'" and "pass2" are none.
 std::optional<double> number_of(std::string word) {
-  std::erase_if(word, [](char c) { return c == ',' || c == '(' || c == ')'; });
+  std::erase_if(word, [](char c) { return std::string_view(",;()").find(c) != std::string_view::npos; });
   char* end = nullptr;
   const double number = std::strtod(word.c_str(), &end);
   if (word.empty() || *end != '\0') return std::nullopt;
