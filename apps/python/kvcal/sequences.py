@@ -1,8 +1,9 @@
 """Which token of which prompt each row of a forward pass is."""
 
 import hashlib
+import inspect
 from dataclasses import dataclass
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,6 +29,27 @@ class Batch(NamedTuple):
     kept: Tensor  # bool [batch · tokens], padding is not
     rows: Rows  # of those that are kept
     sequences: Sequences
+
+
+def arguments_of(model: Any, args: Any, kwargs: Mapping[str, Any]) -> Dict[str, Any]:
+    """What a forward pass was called with, by name."""
+    arguments = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments
+    return {**arguments, **arguments.get("kwargs", {})}
+
+
+def tokens_in(arguments: Mapping[str, Any]) -> Tensor:
+    """Ids [batch, tokens], or rows [batch, tokens, channels]."""
+    tokens = arguments.get("input_ids")
+    tokens = arguments.get("inputs_embeds") if tokens is None else tokens
+    if tokens is None:
+        raise StatisticsError("a forward pass has neither input_ids nor inputs_embeds")
+    return tokens
+
+
+def cache_in(found: Any) -> Optional[Cache]:
+    """In the arguments of a pass, or in what it gave back: its name differs between versions and classes."""
+    values = found.values() if isinstance(found, Mapping) else found if isinstance(found, tuple) else ()
+    return next((x for x in values if isinstance(x, Cache)), None)
 
 
 def kept_tokens(mask: Any, shape: torch.Size, past: int) -> Tensor:
@@ -61,12 +83,8 @@ class Feed:
 
     def begin(self, arguments: Mapping[str, Any]) -> Batch:
         """Of a forward pass with these arguments."""
-        tokens = arguments.get("input_ids")
-        tokens = arguments.get("inputs_embeds") if tokens is None else tokens
-        if tokens is None:
-            raise StatisticsError("a forward pass has neither input_ids nor inputs_embeds")
+        tokens, cache = tokens_in(arguments), cache_in(arguments)
         shape = tokens.shape[:2]
-        cache = next((x for x in arguments.values() if isinstance(x, Cache)), None)  # its name differs between versions
         past = 0 if cache is None else int(cache.get_seq_length())
         sequences = self._sequences(cache, shape[0], past)
         kept = kept_tokens(arguments.get("attention_mask"), shape, past)

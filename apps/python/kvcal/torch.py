@@ -10,7 +10,6 @@ cache keeps MLA's latent row gives the row; of one that expands it before, the r
 not count.
 """
 
-import inspect
 import json
 import os
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ import kvcal.layers as layers
 from kvcal.counting import SiteCounter
 from kvcal.kvstats import Cache, Layout, StatisticsError
 from kvcal.rotary import RotaryWatch, in_pairs
-from kvcal.sequences import Batch, Feed
+from kvcal.sequences import Batch, Feed, arguments_of
 
 _PRECISIONS = {torch.bfloat16: "bf16", torch.float32: "f32", torch.float16: "f16"}
 
@@ -139,9 +138,7 @@ class Observer:
         self._undo.append(lambda: setattr(owner, name, original))
 
     def _before(self, model: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Any, Dict[str, Any]]:
-        arguments = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments
-        arguments = {**arguments, **arguments.get("kwargs", {})}
-        self._batch, self._update = self.feed.begin(arguments), None
+        self._batch, self._update = self.feed.begin(arguments_of(model, args, kwargs)), None
         self._returned.clear()
         return args, {**kwargs, "use_cache": True}  # what reaches no cache cannot be seen
 

@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers.cache_utils import Cache
 
 import kvcal.layers as layers
 from kvcal.kvstats import StatisticsError
+from kvcal.sequences import arguments_of, cache_in, tokens_in
 
 TILE = 64  # rows that share a scale
 _FLOATS = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
@@ -91,6 +91,7 @@ class StoredStates:
         self.n_passes = self.n_rounded = 0
         decoder = layers.decoder_of(model)
         self._blocks = layers.blocks_of(decoder, layers.text_config(model).num_hidden_layers)
+        self._kinds: Dict[int, str] = {}  # of layers whose states were seen
         self._passed: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
         self._undo: List[Callable[[], Any]] = []
 
@@ -107,14 +108,11 @@ class StoredStates:
             self._undo.pop()()
 
     def _after(self, model: Any, args: Any, kwargs: Dict[str, Any], output: Any) -> None:
-        given = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments
-        given = {**given, **given.get("kwargs", {})}
+        given = arguments_of(model, args, kwargs)
         cache = cache_in(output) or cache_in(given)
         if cache is None:
             return  # nothing is stored, and no token will read it
-        tokens = given.get("input_ids")
-        tokens = given.get("inputs_embeds") if tokens is None else tokens
-        passed = self._passed.get(cache, 0) + tokens.shape[1]
+        passed = self._passed.get(cache, 0) + tokens_in(given).shape[1]
         self._passed[cache] = passed
         states = states_of(cache)
         if not states:
@@ -145,7 +143,9 @@ class StoredStates:
         where = f"layer {layer} of {type(self.model).__name__}"
         if state.dim() not in (3, 4):
             raise StatisticsError(f"{where} keeps {list(state.shape)} numbers, which are no state of heads")
-        kind = layers.mixer_of(self.model, layer, self._blocks[layer][1])
+        if layer not in self._kinds:
+            self._kinds[layer] = layers.mixer_of(self.model, layer, self._blocks[layer][1])
+        kind = self._kinds[layer]
         keys_last = {"mamba": True, "mamba2": True, "gated_delta_net": False, "kimi_delta_attention": False,
                      "lightning_attention": False}.get(kind)
         if keys_last is None and self.format.endswith(("_per_tile", "_per_row")):
@@ -153,12 +153,6 @@ class StoredStates:
                                   "is not known")
         by_head = state if state.dim() == 4 else state.unsqueeze(1)
         return by_head.transpose(-1, -2) if keys_last else by_head
-
-
-def cache_in(found: Any) -> Optional[Cache]:
-    """What a forward pass was given, or gave back: its name differs between classes."""
-    values = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else ()
-    return next((x for x in values if isinstance(x, Cache)), None)
 
 
 def states_of(cache: Any) -> Dict[int, Tensor]:
