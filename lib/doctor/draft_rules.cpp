@@ -84,42 +84,35 @@ Found reused_state(const Facts& f) {
 /// Where drafted tokens were reported to fail with a cache of this type, or on hybrids with any, and to work without.
 struct DraftFault {
   Engine server;
-  std::string_view type;    // how the cache's type begins; "": any, of a hybrid whose log has an illegal access
-  EngineVersions versions;  // since the first that was reported, before the first that was not or is mended
-  bool may_last;            // nothing is known to have mended it
-  int family;               // of GPUs, where another is not known: 12 is compute capability 12.x; 0: any
-  std::string_view method;  // how vLLM's ends; SGLang's backend that reads prompts
+  std::string_view type{};    // how the cache's type begins; "": any, of a hybrid whose log has an illegal access
+  EngineVersions versions{};  // since the first that was reported, before the first that was not or is mended
+  bool may_last = true;       // nothing is known to have mended it
+  int family = 0;             // of GPUs, where another is not known: 12 is compute capability 12.x; 0: any
+  std::string_view method{};  // how vLLM's ends; SGLang's backend that reads prompts
   std::string_view reported;
 };
 constexpr std::array kDraftFaults = {
-    DraftFault{Engine::Vllm,
-               "turboquant",
-               {{0, 19, 2}, {0, 28, 0}},
-               true,
-               0,
-               "",
-               "repetitions in 0.19.2 to 0.27.1: vllm issues 40831, 53180"},
-    DraftFault{Engine::Vllm,
-               "fp8",
-               {{}, {0, 11, 0}},
-               false,
-               0,
-               "eagle3",
-               "'query and key must have the same dtype' in 0.9.2: vllm issue 21177, change 24505"},
-    DraftFault{Engine::Sglang,
-               "nvfp4",
-               {{0, 5, 18}, {0, 5, 19}},
-               true,
-               12,
-               "flashinfer",
-               "a TypeError while drafts are verified in 0.5.18, on consumer Blackwell: sglang issue 36010"},
-    DraftFault{Engine::Vllm,
-               "",
-               {{0, 17, 0}, {0, 28, 0}},
-               true,
-               0,
-               "mtp",
-               "illegal accesses in 0.17 to 0.27.1: vllm issues 37035, 40756, change 50021"},
+    DraftFault{.server = Engine::Vllm,
+               .type = "turboquant",
+               .versions = {{0, 19, 2}, {0, 28, 0}},
+               .reported = "repetitions in 0.19.2 to 0.27.1: vllm issues 40831, 53180"},
+    DraftFault{.server = Engine::Vllm,
+               .type = "fp8",
+               .versions = {.until = {0, 11, 0}},
+               .may_last = false,
+               .method = "eagle3",
+               .reported = "'query and key must have the same dtype' in 0.9.2: vllm issue 21177, change 24505"},
+    DraftFault{
+        .server = Engine::Sglang,
+        .type = "nvfp4",
+        .versions = {{0, 5, 18}, {0, 5, 19}},
+        .family = 12,
+        .method = "flashinfer",
+        .reported = "a TypeError while drafts are verified in 0.5.18, on consumer Blackwell: sglang issue 36010"},
+    DraftFault{.server = Engine::Vllm,
+               .versions = {{0, 17, 0}, {0, 28, 0}},
+               .method = "mtp",
+               .reported = "illegal accesses in 0.17 to 0.27.1: vllm issues 37035, 40756, change 50021"},
 };
 
 bool meets(const Facts& f, const DraftFault& d) {
