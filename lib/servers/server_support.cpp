@@ -321,7 +321,8 @@ AscendSupport ascend_support(std::string_view architecture, AscendCache cache) {
   if (line.vllm.loader.starts_with("latent"))
     return {"",
             "of latent attention it takes one (FAKQuant, 'fa_k.scale') beside projections that ModelSlim quantized; "
-            "what it does beside plain ones, which export leaves as they are, was not tried"};
+            "plain ones, which export leaves as they are, stop its loader, or reach an operator that CANN documents "
+            "with quantized ones alone"};
   if (!is_mapped) return {"", "vLLM's class has no attention that takes scales by these names"};
   return {"", line.ascend == AscendLoading::Merged
                   ? "its loader makes qkv_proj of k_proj before scales are renamed, so they are lost"

@@ -4,10 +4,12 @@ sources, without an NPU and without either package:
     pip download --no-deps --no-build-isolation --no-clean --no-binary :all: vllm-ascend==0.30.0rc2   # keeps the source
     python3 tests/loaders/check_vllm_ascend.py EXPORT --expect EXPORT.expect.json --source vllm_ascend-0.30.0rc2 --vllm vllm
     python3 tests/loaders/check_vllm_ascend.py --classes --vllm vllm
+    python3 tests/loaders/check_vllm_ascend.py --latent --source vllm_ascend-0.30.0rc2
 
 `--vllm` is the folder vllm of the wheel 0.30.0, unpacked. For vllm-ascend 0.23.0.post1 it is not needed, which has no MXFP8 cache;
 whether EXPORT is one of that, or of INT8, is what its tensors say. `--classes` reads from
 vLLM's sources which classes merge projections before scales are renamed, and compares with lib/servers/server_table.cpp.
+`--latent` hands plain projections to what prepares latent attention with a scale (FAKQuant).
 
 Exit status: 0, every layer has exactly the expected scales, on one rank and on two, and rounds with them, or the table is right;
 1, something differs.
@@ -287,6 +289,41 @@ def check_export(args):
     print(f"{len(modules)} layers, {n_heads} KV heads: scales, offsets and rounding as expected")
 
 
+def prepares_latent(source, native, fp8_attention):
+    """"" or what stops AscendMLAImpl where a layer has fa_k.scale and plain projections. `native`: MLAPO takes weights as they
+    are; `fp8_attention`: Ascend 950."""
+    path = source / "vllm_ascend/attention/mla_v1.py"
+    hardware = types.SimpleNamespace(supports=lambda capability: fp8_attention)
+    given = {"torch_npu": types.SimpleNamespace(npu_format_cast=lambda tensor, form: tensor), "ACL_FORMAT_FRACTAL_NZ": 29,
+             "get_current_hardware_profile": lambda: hardware, "HardwareCapability": types.SimpleNamespace(FP8_ATTENTION=1),
+             "get_ascend_config": lambda: None, "torch": torch}
+    names = ["_load_fa_quant_scales", "_process_weights_for_fused"]
+    made = functions(path, ["AscendMLAImpl." + name for name in names], given)
+    scale = torch.full((1, 1), 0.5)
+    layer = types.SimpleNamespace(quant_kscale=1 / scale, fak_descale_float=scale, fak_descale_reciprocal=1 / scale)
+    plain = lambda n: types.SimpleNamespace(weight=torch.nn.Parameter(torch.ones(n, 8)))
+    this = types.SimpleNamespace(
+        fa_quant_layer=True, _mlapo_uses_native_weights=native, head_padding=0, q_lora_rank=8, num_heads_padded=2, layer_name="l",
+        q_proj=plain(16), fused_qkv_a_proj=plain(12), W_UK_T=torch.ones(2, 4, 4),
+        vllm_config=types.SimpleNamespace(compilation_config=types.SimpleNamespace(static_forward_context={"l": layer})))
+    this._load_fa_quant_scales = types.MethodType(made["AscendMLAImpl._load_fa_quant_scales"], this)
+    try:
+        made["AscendMLAImpl._process_weights_for_fused"](this, torch.bfloat16)
+    except AttributeError as error:
+        return str(error)
+    return ""
+
+
+def check_latent(source):
+    for fp8_attention in (False, True):
+        stopped = prepares_latent(source, False, fp8_attention)
+        assert "weight_scale" in stopped, f"plain projections are prepared: {stopped}"
+    mode = re.search(r"mlapo_weight_quant_mode = (\d) if is_native", (source / "vllm_ascend/attention/mla_v1.py").read_text())
+    assert prepares_latent(source, True, True) == "" and mode[1] == "0"
+    print("plain projections: without MLAPO of Ascend 950 weight_scale is missing; with it prepared, for the compiled prolog with "
+          "weight_quant_mode 0 and kv_cache_quant_mode 1")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("export", type=Path, nargs="?")
@@ -294,7 +331,10 @@ def main():
     parser.add_argument("--source", type=Path)
     parser.add_argument("--vllm", type=Path)
     parser.add_argument("--classes", action="store_true")
+    parser.add_argument("--latent", action="store_true")
     args = parser.parse_args()
+    if args.latent:
+        return check_latent(args.source)
     if not args.classes:
         return check_export(args)
     differing = list(differing_classes(args.vllm))
