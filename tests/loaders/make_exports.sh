@@ -30,21 +30,6 @@ with open(sys.argv[2], "w") as file:
 PY
 }
 
-# expect REPORT SCALES FILE: from what export --json says. MTP layers are counted from 0 again.
-expect() {
-  python3 - "$@" <<'PY'
-import json, sys
-report, scales, file = sys.argv[1:]
-drafts = [layer["index"] for layer in json.load(open(scales)).get("mtp_layers", [])]
-layers = {}
-for scale in json.load(open(report))["scales"]:
-    index = scale["layer"]
-    layer = f"mtp.{drafts.index(index)}" if index in drafts else str(index)
-    layers.setdefault(layer, {})[scale["site"][0]] = scale["values"]
-json.dump({"layers": layers}, open(file, "w"), indent=1)
-PY
-}
-
 exported=0
 # export_to NAME SCALES TARGET: one target of the case, from $inputs into $place.
 export_to() {
@@ -53,7 +38,7 @@ export_to() {
     >"$inputs/report.json" 2>"$place/$1.refused"; then
     rm "$place/$1.refused"
     exported=$((exported + 1))
-    case $1 in *.json) ;; *) expect "$inputs/report.json" "$inputs/$2" "$place/$1.expect.json" ;; esac
+    case $1 in *.json) ;; *) python3 "$source/tests/loaders/expect.py" "$inputs/report.json" "$inputs/$2" "$place/$1.expect.json" ;; esac
   fi
 }
 

@@ -28,6 +28,8 @@ VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || fa
 packages() { "$REF/$1/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))"; }
 "$REF/vllm/bin/python" "$here/check_upstream.py" --vllm "$(packages vllm)/vllm" --auto-round "$REF/auto-round/auto_round" \
   --sglang "$(packages sglang)/sglang" --flashinfer "$(packages sglang)/flashinfer" || failed=1
+"$REF/tools/bin/uv" pip install -q --python "$REF/vllm/bin/python" ml_dtypes
+PYTHON=$REF/vllm/bin/python PIP=$REF/tools/bin/pip sh "$here/check_packages.sh" "$kvcal" "$source" "$out/packages" || failed=1
 mkdir -p "$out/sources"
 for server in vllm sglang; do
   version=$("$REF/$server/bin/python" -c "import importlib.metadata as m; print(m.version('$server'))")
