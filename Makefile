@@ -83,7 +83,7 @@ test-nightly:
 	@sh .ci/ptx.sh
 	@ctest --test-dir build/release -L nightly -LE ptx --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 	@$(MAKE) --no-print-directory test-ptx test-race-mutants test-verdict-parts test-verdicts
-	@$(MAKE) --no-print-directory test-text-reference test-arch-reference test-weights-reference test-fold-reference tsan
+	@$(MAKE) --no-print-directory test-text-reference test-arch-reference test-weights-reference test-fold-reference asan tsan
 
 # PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already. OPTIONS are those of
 # tests/reference/*/differential.py: OPTIONS='--quantized --models 1' for quantized checkpoints.
@@ -163,14 +163,16 @@ test-clusters:
 	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
 	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
-# PARITY_EVERY=4: of the parity tests every fourth.
+# SANITIZED=host_tests PARITY='-E emulated': without kernels. PARITY_EVERY=4: of the parity tests every fourth.
+SANITIZED = unit_tests
+PARITY =
 PARITY_EVERY = 1
 asan tsan:
 	@sh .ci/packages.sh build test fuzz
 	@test -f build/$@/build.ninja || cmake --preset $@
-	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
+	@cmake --build --preset $@ --parallel $(JOBS) --target $(SANITIZED)
 	@ctest --test-dir build/$@ -L 'unit|fuzz|selected' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
-	@ctest --test-dir build/$@ -L parity -I 1,,$(PARITY_EVERY) --output-on-failure --no-label-summary --no-tests=error \
+	@ctest --test-dir build/$@ -L parity $(PARITY) -I 1,,$(PARITY_EVERY) --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
 
 # The program with each source compiled alone, with no precompiled header and nothing optimized. By clang, which takes three
