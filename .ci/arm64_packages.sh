@@ -19,7 +19,7 @@ mkdir -p "$packages/debs" "$packages/dpkg/info" "$packages/dpkg/updates"
 cd "$packages/debs"
 apt-get download -qq libjpeg62-turbo-dev:arm64 libjpeg62-turbo:arm64 libpng-dev:arm64 libpng16-16:arm64 libonig-dev:arm64 libonig5:arm64 libutf8proc-dev:arm64 libutf8proc2:arm64 \
   libwebp-dev:arm64 libwebp7:arm64 libwebpdemux2:arm64 \
-  libzstd-dev:arm64 libzstd1:arm64 zlib1g-dev:arm64 zlib1g:arm64 libgtest-dev:arm64 libc6:arm64 libstdc++6:arm64 libgcc-s1:arm64
+  libyaml-dev:arm64 libyaml-0-2:arm64 libzstd-dev:arm64 libzstd1:arm64 zlib1g-dev:arm64 zlib1g:arm64 libgtest-dev:arm64 libc6:arm64 libstdc++6:arm64 libgcc-s1:arm64
 
 # In dpkg/, what dpkg would know of the libraries had it installed them there: dpkg-shlibdeps and dpkg-query ask for it.
 echo 1 >"$packages/dpkg/info/format"

@@ -22,6 +22,7 @@ LIBRARIES = {
     "libutf8proc2": "MIT",
     "libwebp7": "BSD-3-Clause",
     "libwebpdemux2": "BSD-3-Clause",
+    "libyaml-0-2": "MIT",
     "libzstd1": "BSD-3-Clause",
     "ocl-icd-libopencl1": "BSD-2-Clause",
 }

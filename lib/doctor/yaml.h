@@ -10,7 +10,7 @@ namespace kvcal {
 
 /// The documents of a text: block and flow collections, all scalars, anchors, aliases and merge keys, comments. Scalars
 /// stay texts ("true", "8000"), an empty one or ~ is null. Of templates lines that hold nothing else ("{{- if .x }}")
-/// are left out, and a value that begins with one is a text. Not read: keys that are no scalars, tags (left out).
+/// are left out, and a value that begins with one is a text. Tags are left out; keys must be scalars.
 /// Throws Error with the line; also beyond 64 levels, 1,024 keys of one mapping, or 16 MiB with what aliases repeat.
 std::vector<Json> parse_yaml(std::string_view text);
 
