@@ -2,6 +2,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "base/json_text.h"
 #include "base/number_text.h"
 #include "check/artifact_checks.h"
 
@@ -40,9 +41,8 @@ void check_magnitude(const Json& value, const std::string& path, bool may_be_zer
 
 template <class Check>
 void each(const Json& object, const char* key, const std::string& path, Check check) {
-  const Json* list = find_member(object, key);
-  if (!list || !list->is_array()) return;
-  for (size_t i = 0; i < list->size(); ++i) check((*list)[i], path + "." + key + "[" + std::to_string(i) + "]");
+  const Json& list = list_at(object, key);
+  for (size_t i = 0; i < list.size(); ++i) check(list[i], path + "." + key + "[" + std::to_string(i) + "]");
 }
 
 void check_site(const Json& site, const std::string& path, Report& report) {
@@ -62,10 +62,7 @@ void check_site(const Json& site, const std::string& path, Report& report) {
 
 /// A scale for one of key and value only: servers would copy it to the other.
 void check_pair(const Json& layer, const std::string& path, Report& report) {
-  const auto has = [&](const char* site) {
-    const Json* member = find_member(layer, site);
-    return member && member->is_object() && find_member(*member, "scale") != nullptr;
-  };
+  const auto has = [&](const char* site) { return object_at(layer, site).contains("scale"); };
   if (has("key") == has("value")) return;
   const std::string missing = has("key") ? "value" : "key";
   report.add("S06", path + "." + missing + (find_member(layer, missing) ? ".scale" : ""), "the scale of the " + missing,
@@ -74,33 +71,24 @@ void check_pair(const Json& layer, const std::string& path, Report& report) {
 
 void check_layer(const Json& layer, const std::string& path, Report& report) {
   for (const char* key : {"key", "value", "latent", "query"})
-    if (const Json* site = find_member(layer, key); site && site->is_object())
-      check_site(*site, path + "." + key, report);
-  if (const Json* joint = find_member(layer, "joint"); joint && joint->is_object())
-    if (const Json* scale = find_member(*joint, "scale")) check_scale(*scale, path + ".joint.scale", report);
+    check_site(object_at(layer, key), path + "." + key, report);
+  if (const Json* scale = find_member(object_at(layer, "joint"), "scale"))
+    check_scale(*scale, path + ".joint.scale", report);
   check_pair(layer, path, report);
 }
 
 void check_server_scales(const Json& document, Report& report) {
-  std::string path;
-  const Json* here = &document;
-  for (const char* key : {"kv_cache", "scaling_factor", "0"}) {
-    here = here->is_object() ? find_member(*here, key) : nullptr;
-    if (!here) return;
-    path += (path.empty() ? "" : ".") + std::string(key);
-  }
-  if (!here->is_object()) return;
-  for (const auto& [layer, scale] : here->items()) check_scale(scale, path + "." + layer, report);
+  const Json& of_rank = object_at(object_at(object_at(document, "kv_cache"), "scaling_factor"), "0");
+  for (const auto& [layer, scale] : of_rank.items()) check_scale(scale, "kv_cache.scaling_factor.0." + layer, report);
 }
 
 }  // namespace
 
 void check_numbers(const Json& document, Report& report) {
   report.evaluated({"S01", "S02", "S03", "S06", "N01", "N02", "K01", "K06"});
-  if (!document.is_object()) return;
-  if (const Json* layers = find_member(document, "layers"); layers && layers->is_array())
-    for (size_t i = 0; i < layers->size(); ++i)
-      if ((*layers)[i].is_object()) check_layer((*layers)[i], "layers[" + std::to_string(i) + "]", report);
+  const Json& layers = list_at(document, "layers");
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].is_object()) check_layer(layers[i], "layers[" + std::to_string(i) + "]", report);
   check_server_scales(document, report);
 }
 

@@ -10,8 +10,7 @@ namespace {
 
 std::vector<std::string> words(const Json& server, const char* key) {
   std::vector<std::string> found;
-  const Json* list = find_member(server, key);
-  for (const Json& word : list != nullptr && list->is_array() ? *list : Json(Json::array()))
+  for (const Json& word : list_at(server, key))
     if (word.is_string()) found.push_back(word.get<std::string>());
   return found;
 }
@@ -34,10 +33,9 @@ bool is_meant(EngineVersion version, const NamedEngine& wanted) {
 
 InstalledServer installed_server(const Json& answer, const std::string& python, const NamedEngine& wanted) {
   const std::string option = "--installed " + quoted(python);
-  const Json* list = answer.is_object() ? find_member(answer, "installed") : nullptr;
-  if (list == nullptr || !list->is_array()) fail(option + ": no Python that answers");
+  if (!answer.contains("installed")) fail(option + ": no Python that answers");
   std::vector<InstalledServer> found;
-  for (const Json& server : *list) found.push_back(read(server, python));
+  for (const Json& server : list_at(answer, "installed")) found.push_back(read(server, python));
   if (found.empty()) fail(option + ": neither vLLM nor SGLang is installed there");
   const bool any = wanted.server == Engine::Unknown;
   if (any && found.size() > 1)

@@ -145,10 +145,9 @@ const Types* types_of(Engine server, const std::optional<EngineVersion>& version
 // In the order in which servers look: the language model's part goes before the whole.
 std::string said_in(const Json& config, std::initializer_list<const char*> keys) {
   for (const char* part : {"text_config", "llm_config", "language_config", ""}) {
-    const Json* inner = *part == '\0' ? &config : find_member(config, part);
-    if (inner == nullptr || !inner->is_object()) continue;
+    const Json& inner = *part == '\0' ? config : object_at(config, part);
     for (const char* key : keys)
-      if (std::string value = text_at(*inner, key); !value.empty()) return value;
+      if (std::string value = text_at(inner, key); !value.empty()) return value;
   }
   return "";
 }
@@ -161,9 +160,8 @@ void take_config(const Json& config, StateRequest& request) {
   request.declared_of_cache = said_in(config, {"mamba_ssm_cache_dtype"});
   request.weights_type = said_in(config, {"dtype", "torch_dtype"});
   if (request.weights_type.empty()) request.weights_type = "float32";  // what servers assume
-  const Json* classes = find_member(config, "architectures");
-  if (classes != nullptr && classes->is_array() && !classes->empty() && classes->front().is_string())
-    request.architecture = classes->front().get<std::string>();
+  const Json& classes = list_at(config, "architectures");
+  if (!classes.empty() && classes.front().is_string()) request.architecture = classes.front().get<std::string>();
   for (const auto& [beginning, kind] : kKinds)
     if (request.architecture.starts_with(beginning)) request.kind = kind;
 }

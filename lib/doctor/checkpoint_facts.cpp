@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_text.h"
+#include "base/or_nothing.h"
 #include "check/folder_checks.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
@@ -37,19 +39,12 @@ void count_scales(const StoredScales& stored, CheckpointFacts& facts) {
   }
 }
 
-// Whether an export of this program wrote the scales, which are measured.
-bool is_measured(const std::filesystem::path& folder) {
-  try {
-    return read_record(folder).has_value();
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // The checks that validate makes. An unusually small or large scale is no trouble of a server: doctor does not ask.
 void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
   facts.fold = check_fold(folder.checkpoint, facts.report);
-  check_stored_numbers(folder, is_measured(folder.checkpoint.folder()), facts.report);
+  // An export of this program has a record; its scales are measured.
+  const bool is_measured = or_nothing([&] { return read_record(folder.checkpoint.folder()); }).has_value();
+  check_stored_numbers(folder, is_measured, facts.report);
   check_stored_layers(folder, false, facts.report);
   check_declaration(folder, facts.report);
   check_key_bias(folder, facts.report);
@@ -59,16 +54,6 @@ void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
     facts.largest_key_bias_name = bias.tensor;
   }
   count_scales(folder.stored, facts);
-}
-
-// None where the tensors are not those of a whole model, whose prefix can be told.
-std::optional<StoredScales> scales_of_known(const Checkpoint& checkpoint, const std::optional<StoredSpec>& known) {
-  if (!known) return std::nullopt;
-  try {
-    return read_stored_scales(checkpoint, known->spec);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
 }
 
 // Why the newest servers would stop; and vLLM where it drafts tokens with the MTP layer, which SGLang loads as it loads
@@ -103,7 +88,10 @@ void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>&
       facts.stops.emplace(kind, error);
   facts.n_of_projections = n_of_projections(checkpoint);
   facts.report = {};
-  if (auto stored = scales_of_known(checkpoint, known)) {
+  // None where the tensors are not those of a whole model, whose prefix can be told.
+  std::optional<StoredScales> stored;
+  if (known) stored = or_nothing([&] { return std::optional(read_stored_scales(checkpoint, known->spec)); });
+  if (stored) {
     take_stops(checkpoint, *stored, known->spec, facts);
     facts.n_fused = n_fused(*stored);
     return check_folder({checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp}, facts);
@@ -134,32 +122,13 @@ void take_generation(const std::filesystem::path& folder, CheckpointFacts& facts
   const std::filesystem::path path = folder / "generation_config.json";
   if (!std::filesystem::is_regular_file(path)) return;
   const Json json = read_json_file(path, {.max_bytes = size_t{1} << 20});
-  const Json* implementation = json.is_object() ? find_member(json, "cache_implementation") : nullptr;
-  facts.quantized_cache = implementation != nullptr && *implementation == "quantized";
+  facts.quantized_cache = text_at(json, "cache_implementation") == "quantized";
 }
 
 bool has_weights(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return false;
   const auto files = std::filesystem::directory_iterator(folder);
   return std::any_of(begin(files), end(files), [](const auto& f) { return f.path().extension() == ".safetensors"; });
-}
-
-// None of an architecture that the program does not know, or of a config.json that is not complete.
-std::optional<ModelSpec> known_spec(const Json& config) {
-  try {
-    return parse_model(config)->spec();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-// The same of a folder with tensors: none, too, of one whose prefix cannot be told.
-std::optional<StoredSpec> known_stored_spec(const Checkpoint& checkpoint) {
-  try {
-    return stored_spec(checkpoint);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
 }
 
 // What the class says, which may have a width of its own where config.json names none.
@@ -180,7 +149,8 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   take_config(file.config, facts.model);
   take_quantization(file.config, file.folder, found);
   check_scheme(found.declaration, file.folder, found.report);
-  const std::optional<ModelSpec> spec = known_spec(file.config);
+  // None of an architecture that the program does not know, or of a config.json that is not complete.
+  const auto spec = or_nothing([&] { return std::optional(parse_model(file.config)->spec()); });
   if (spec) {
     const auto is_recurrent = [](const LayerSpec& l) { return l.state_bytes > 0; };
     facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Trait::Yes : Trait::No;
@@ -191,22 +161,16 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();
   if (!std::filesystem::is_directory(path) || !has_weights(file.folder)) return;
   const Checkpoint checkpoint = Checkpoint::open(path);
-  take_tensors(checkpoint, known_stored_spec(checkpoint), facts.model.latent == Trait::Yes, found);
+  const auto known = or_nothing([&] { return std::optional(stored_spec(checkpoint)); });
+  take_tensors(checkpoint, known, facts.model.latent == Trait::Yes, found);
   take_weight_scales(checkpoint, found);
   take_generation(path, found);
 }
 
 void identify_weights(Facts& facts) {
   if (!facts.scales || !facts.scales->is_artifact || !facts.checkpoint || !facts.checkpoint->has_tensors) return;
-  try {
-    const Checkpoint checkpoint = Checkpoint::open(facts.checkpoint->path);
-    const ModelSpec spec = parse_model(checkpoint.config())->spec();
-    const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding, spec.head);
-    const SkipRules rules(prefix.model + spec.layer_prefix, static_cast<int64_t>(spec.layers.size()));
-    facts.checkpoint_fingerprint = weights_fingerprint(checkpoint, language_model_tensors(checkpoint, prefix, rules));
-  } catch (const Error&) {
-    // An architecture that the program does not know: the comparison of weights is then not evaluated.
-  }
+  // Of an architecture that the program does not know the comparison of weights is not evaluated.
+  facts.checkpoint_fingerprint = or_nothing([&] { return identify_model(facts.checkpoint->path).weights_fingerprint; });
 }
 
 }  // namespace kvcal

@@ -9,8 +9,7 @@ namespace {
 // The part that describes the language model, where a wrapper holds several.
 const Json& text_config(const Json& config) {
   for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
-    if (const Json* inner = find_member(config, key); inner != nullptr && inner->is_object())
-      return text_config(*inner);
+    if (const Json& inner = object_at(config, key); !inner.empty()) return text_config(inner);
   return config;
 }
 
@@ -19,16 +18,10 @@ bool has_any(const Json& config, std::initializer_list<const char*> keys) {
 }
 
 bool has_recurrent_layer(const Json& config) {
-  for (const char* key : {"layer_types", "layers_block_type"}) {
-    const Json* types = find_member(config, key);
-    if (types == nullptr || !types->is_array()) continue;
-    for (const Json& type : *types) {
-      if (!type.is_string()) continue;
-      const std::string& name = type.get_ref<const std::string&>();
+  for (const char* key : {"layer_types", "layers_block_type"})
+    for (const Json& type : list_at(config, key))
       for (const char* recurrent : {"linear", "mamba", "ssm", "recurrent", "conv", "hybrid"})
-        if (name.find(recurrent) != std::string::npos) return true;
-    }
-  }
+        if (type.is_string() && type.get_ref<const std::string&>().find(recurrent) != std::string::npos) return true;
   return false;
 }
 
@@ -37,13 +30,6 @@ bool names_recurrent_layers(const Json& config) {
   return has_any(config,
                  {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period", "attn_layer_indices",
                   "hybrid_layer_ids", "layer_group_size", "linear_attn_config", "mamba_d_ssm"});
-}
-
-bool is_integer(const Json* value) { return value != nullptr && value->is_number_integer(); }
-
-int64_t integer_or_zero(const Json& config, const char* key) {
-  const Json* value = find_member(config, key);
-  return is_integer(value) ? value->get<int64_t>() : 0;
 }
 
 // Qwen 2 and 2.5 have biases on q, k, v without saying so.
@@ -64,7 +50,7 @@ void take_config(const Json& config, ModelTraits& model) {
   model.hybrid = trait_of(has_recurrent_layer(text) || names_recurrent_layers(text));
   take_config(config, model.state);
   model.architecture = model.state.architecture;
-  model.latent = trait_of(integer_or_zero(text, "kv_lora_rank") > 0);
+  model.latent = trait_of(integer_at(text, "kv_lora_rank") > 0);
   model.multimodal = trait_of(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
   model.key_bias = trait_of(has_key_bias(text, model.model_type));
   for (const char* key : {"dtype", "torch_dtype"})
@@ -72,22 +58,23 @@ void take_config(const Json& config, ModelTraits& model) {
       if (model.weights_type.empty()) model.weights_type = text_at(*part, key);
   const Json* window = find_member(text, "sliding_window");
   const Json* use = find_member(text, "use_sliding_window");
-  model.sliding = trait_of(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
-  model.n_layers = integer_or_zero(text, "num_hidden_layers");
-  model.n_heads = integer_or_zero(text, "num_attention_heads");
-  model.n_kv_heads = integer_or_zero(text, "num_key_value_heads");
-  model.intermediate = integer_or_zero(text, "intermediate_size");
-  model.head_dim = integer_or_zero(text, "head_dim");
-  const int64_t global = model.global_head_dim = integer_or_zero(text, "global_head_dim");  // Gemma 4
+  model.sliding = trait_of(window != nullptr && window->is_number_integer() &&
+                           !(use != nullptr && use->is_boolean() && !use->get<bool>()));
+  model.n_layers = integer_at(text, "num_hidden_layers");
+  model.n_heads = integer_at(text, "num_attention_heads");
+  model.n_kv_heads = integer_at(text, "num_key_value_heads");
+  model.intermediate = integer_at(text, "intermediate_size");
+  model.head_dim = integer_at(text, "head_dim");
+  const int64_t global = model.global_head_dim = integer_at(text, "global_head_dim");  // Gemma 4
   model.head_widths_differ = trait_of(global > 0 && model.head_dim > 0 && global != model.head_dim);
   const Json* cap = find_member(text, "final_logit_softcapping");
   if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
-  model.sparse = trait_of(integer_or_zero(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
+  model.sparse = trait_of(integer_at(text, "index_topk") > 0 || has_any(text, {"sparse_attention_config"}));
   if (model.latent != Trait::Yes) return;
-  const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");
-  model.latent_width = integer_or_zero(text, "kv_lora_rank") + rotated;
-  model.prefill_width_k = integer_or_zero(text, "qk_nope_head_dim") + rotated;
-  model.prefill_width_v = integer_or_zero(text, "v_head_dim");
+  const int64_t rotated = integer_at(text, "qk_rope_head_dim");
+  model.latent_width = integer_at(text, "kv_lora_rank") + rotated;
+  model.prefill_width_k = integer_at(text, "qk_nope_head_dim") + rotated;
+  model.prefill_width_v = integer_at(text, "v_head_dim");
 }
 
 void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint) {
@@ -95,9 +82,7 @@ void take_quantization(const Json& config, const std::filesystem::path& folder, 
   checkpoint.method = said.method;
   checkpoint.has_kv_scheme = said.declares_cache();
   checkpoint.kv_scheme = said.algorithm;
-  if (said.scheme) {
-    checkpoint.kv_scheme = said.scheme->dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  if (said.scheme) checkpoint.kv_scheme = said.scheme->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace kvcal

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "base/letter_case.h"
+#include "base/or_nothing.h"
 #include "deployment/control.h"
 
 namespace kvcal {
@@ -225,11 +225,8 @@ std::optional<Server> server_of_table(const Facts& f) {
 std::optional<ServerSupport> support_of(const Facts& f, ServerKind server) {
   if (!f.checkpoint) return std::nullopt;
   const KvCarrier carrier = carrier_of(f.checkpoint->declaration, server);
-  try {
-    return server_support(verified_server(server), f.model.architecture, carrier);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return or_nothing(
+      [&] { return std::optional(server_support(verified_server(server), f.model.architecture, carrier)); });
 }
 
 std::string control_of(const Facts& f) {

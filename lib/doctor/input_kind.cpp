@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/json.h"
+#include "base/or_nothing.h"
 #include "doctor/launches.h"
 
 namespace kvcal {
@@ -12,19 +13,13 @@ namespace {
 constexpr size_t kMostCommandBytes = size_t{64} << 10;
 
 InputKind kind_of_json(std::string_view text) {
-  try {
-    JsonLimits limits;
-    limits.allow_non_finite = true;
-    const Json json = parse_json(text, limits);
-    const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
-    if (has("kv_cache") || has("scaling_factor") || (has("format") && has("layers"))) return InputKind::ScaleFile;
-    if (has("choices")) return InputKind::Output;
-    if (has("target_modules")) return InputKind::Adapter;
-    if (has("model_type") || has("architectures")) return InputKind::Config;
-  } catch (const Error&) {
-    // Logs may begin with a brace, and hold one JSON object per line.
-  }
-  return InputKind::Log;
+  // Logs may begin with a brace, and hold one JSON object per line.
+  const Json json = or_nothing([&] { return parse_json(text, {.allow_non_finite = true}); });
+  const auto has = [&](const char* key) { return json.contains(key); };
+  if (has("kv_cache") || has("scaling_factor") || (has("format") && has("layers"))) return InputKind::ScaleFile;
+  if (has("choices")) return InputKind::Output;
+  if (has("target_modules")) return InputKind::Adapter;
+  return has("model_type") || has("architectures") ? InputKind::Config : InputKind::Log;
 }
 
 // Skips what scripts have in front: comments, settings, exports, empty lines.

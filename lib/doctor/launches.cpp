@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/json_text.h"
+#include "base/or_nothing.h"
 #include "doctor/container.h"
 #include "doctor/python_call.h"
 #include "doctor/shell_words.h"
@@ -23,12 +24,10 @@ bool has_line(std::string_view text, std::string_view begin) {
   return false;
 }
 
-Json json_or_null(std::string_view text) {
-  try {
-    return parse_json(text, {.max_bytes = size_t{16} << 20, .max_depth = 64});
-  } catch (const Error&) {
-    return nullptr;
-  }
+/// The first document, which may be JSON; null where there is none.
+Json first_or_null(std::string_view text) {
+  std::vector<Json> documents = or_nothing([&] { return parse_yaml(text); });
+  return documents.empty() ? Json() : std::move(documents[0]);
 }
 
 /// What docker inspect and podman inspect print.
@@ -40,8 +39,8 @@ bool is_inspected(const Json& list) {
 
 /// By its keys; "" where they say nothing. Lines of a log may be JSON, too.
 std::string_view kind_by_keys(std::string_view text) {
-  if (text.starts_with("[")) return is_inspected(json_or_null(text)) ? kInspected : std::string_view();
-  const Json whole = text.starts_with("{") ? json_or_null(text) : Json();
+  if (text.starts_with("[")) return is_inspected(first_or_null(text)) ? kInspected : std::string_view();
+  const Json whole = text.starts_with("{") ? first_or_null(text) : Json();
   const auto has = [&](const char* key) {
     return whole.is_object() ? whole.contains(key) : has_line(text, std::string(key) + ":");
   };
@@ -54,23 +53,13 @@ std::string_view without_margin(std::string_view text) {
   return from == text.npos ? std::string_view() : text.substr(from);
 }
 
-std::vector<Json> documents_of(std::string_view text) {
-  const bool may_be_json = text.starts_with("{") || text.starts_with("[");
-  if (Json whole = may_be_json ? json_or_null(text) : Json(); whole.is_structured()) return {std::move(whole)};
-  return parse_yaml(text);
-}
-
 /// Of a list its texts, of a text its words.
 std::vector<std::string> words_at(const Json& object, std::initializer_list<const char*> keys) {
   std::vector<std::string> words;
   for (const char* key : keys) {
-    const Json* member = find_member(object, key);
-    if (member && member->is_string()) words = read_words(member->get<std::string>(), LineEnd::IsSpace);
-    if (!member || !member->is_array()) continue;
-    for (const Json& word : *member) {
+    if (const std::string text = text_at(object, key); !text.empty()) words = read_words(text, LineEnd::IsSpace);
+    for (const Json& word : list_at(object, key))
       if (word.is_string()) words.push_back(word.get<std::string>());
-      if (word.is_number() || word.is_boolean()) words.push_back(word.dump());
-    }
   }
   return words;
 }
@@ -122,8 +111,8 @@ class Reader {
     container.image = image;
     container.entrypoint = words_at(object, {is_service ? "entrypoint" : "command", "Entrypoint"});
     container.arguments = is_service ? words_at(object, {"command"}) : words_at(object, {"args", "extraArgs", "Cmd"});
-    if (const Json* config = find_member(object, "vllmConfig"); config && config->is_object())
-      container.arguments = words_at(*config, {"extraArgs"});
+    if (const Json& config = object_at(object, "vllmConfig"); !config.empty())
+      container.arguments = words_at(config, {"extraArgs"});
     read_environment(object, container);
     container.written = name + ": " + image + " " + shell_quoted(container.entrypoint) +
                         (container.entrypoint.empty() ? "" : " ") + shell_quoted(container.arguments);
@@ -141,15 +130,9 @@ class Reader {
 /// Arguments as a list of YAML or JSON, as a manifest has them.
 std::optional<ServeCommand> listed_arguments(std::string_view text) {
   if (!text.starts_with("[") && !text.starts_with("- ")) return std::nullopt;
-  try {
-    const std::vector<Json> documents = parse_yaml(text);
-    if (documents.empty()) return std::nullopt;
-    const std::string words = shell_quoted(words_at({{"args", documents[0]}}, {"args"}));
-    std::optional<ServeCommand> command = find_serve_command(words);
-    return command ? command : bare_arguments(words);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  const std::string words = shell_quoted(words_at({{"args", first_or_null(text)}}, {"args"}));
+  std::optional<ServeCommand> command = find_serve_command(words);
+  return command ? command : bare_arguments(words);
 }
 
 /// Names that few files but a server's have.
@@ -194,39 +177,22 @@ bool looks_like_options(std::string_view text) {
 
 std::optional<ServeCommand> options_or_none(std::string_view text) {
   if (text.size() > kMostBlockBytes || !looks_like_options(text)) return std::nullopt;
-  try {
-    return options_of_file(text);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  return or_nothing([&] { return options_of_file(text); });
 }
 
 Launches read_manifest(std::string_view text) {
   Launches launches;
   launches.kind = kind_by_keys(text);
   if (launches.kind.empty()) launches.kind = kChart;
-  for (const Json& document : documents_of(text)) Reader(launches).visit(document, "", false);
+  for (const Json& document : parse_yaml(text)) Reader(launches).visit(document, "", false);
   return launches;
-}
-
-/// Of what may be no manifest, or a broken one.
-std::vector<ServeCommand> commands_or_none(std::string_view text) {
-  try {
-    return read_launches(text).commands;
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 /// Such texts may be logs as well.
 bool starts_a_server(std::string_view text) {
   if (!has_line(text, "image:") && text.find("\n  image:") == text.npos && text.find("repository:") == text.npos)
     return false;
-  try {
-    return !read_manifest(text).commands.empty();
-  } catch (const Error&) {
-    return false;
-  }
+  return !or_nothing([&] { return read_manifest(text); }).commands.empty();
 }
 
 /// Prose in front, a block of Markdown or lines of a log: then a manifest is only shown.
@@ -256,7 +222,8 @@ std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
       const std::string_view block =
           begin == report.npos ? std::string_view() : report.substr(begin, std::min(at - begin, kMostBlockBytes));
       if (is_manifest(block) || find_python_call(block) != block.npos)
-        for (ServeCommand& command : commands_or_none(block)) shown.push_back({std::move(command), first});
+        for (ServeCommand& command : or_nothing([&] { return read_launches(block); }).commands)
+          shown.push_back({std::move(command), first});
       first = line + 1;
       begin = begin == report.npos ? end + 1 : report.npos;
     }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/json_text.h"
+#include "base/or_nothing.h"
 
 namespace kvcal {
 namespace {
@@ -11,12 +12,9 @@ namespace {
 /// {"content": [{"token": " a", ...}, ...]} of chats, {"tokens": [" a", ...]} of completions.
 std::vector<std::string> tokens_of(const Json& logprobs) {
   std::vector<std::string> tokens;
-  for (const char* key : {"content", "tokens"}) {
-    const Json* list = logprobs.is_object() ? find_member(logprobs, key) : nullptr;
-    if (list == nullptr || !list->is_array()) continue;
-    for (const Json& token : *list)
+  for (const char* key : {"content", "tokens"})
+    for (const Json& token : list_at(logprobs, key))
       tokens.push_back(token.is_string() ? token.get<std::string>() : text_at(token, "token"));
-  }
   return tokens;
 }
 
@@ -33,15 +31,9 @@ std::vector<double> values_of(const Json& candidates) {
 /// completions.
 std::vector<std::vector<double>> candidates_of(const Json& logprobs) {
   std::vector<std::vector<double>> all;
-  for (const char* key : {"content", "top_logprobs"}) {
-    const Json* list = logprobs.is_object() ? find_member(logprobs, key) : nullptr;
-    if (list == nullptr || !list->is_array()) continue;
-    const bool chat = std::string_view(key) == "content";
-    for (const Json& token : *list) {
-      const Json* candidates = !chat ? &token : token.is_object() ? find_member(token, "top_logprobs") : nullptr;
-      if (candidates != nullptr && candidates->is_structured()) all.push_back(values_of(*candidates));
-    }
-  }
+  for (const Json& token : list_at(logprobs, "content")) all.push_back(values_of(list_at(token, "top_logprobs")));
+  for (const Json& candidates : list_at(logprobs, "top_logprobs"))
+    if (candidates.is_structured()) all.push_back(values_of(candidates));
   return all;
 }
 
@@ -63,17 +55,12 @@ std::string reasoning_of(const Json& message) {
   return reasoning.empty() ? text_at(message, "reasoning_content") : reasoning;
 }
 
-bool calls_tools(const Json& message) {
-  const Json* calls = message.is_object() ? find_member(message, "tool_calls") : nullptr;
-  return calls != nullptr && calls->is_array() && !calls->empty();
-}
-
 ResponseText response_of(const Json& choice) {
   ResponseText response;
   const Json* message = find_member(choice, "message");
   response.text = message != nullptr ? text_at(*message, "content") : text_at(choice, "text");
   response.finish_reason = text_at(choice, "finish_reason");
-  if (message != nullptr && response.text.empty() && !calls_tools(*message)) {
+  if (message != nullptr && response.text.empty() && list_at(*message, "tool_calls").empty()) {
     response.text = reasoning_of(*message);
     response.only_reasoning = !response.text.empty();
   }
@@ -94,15 +81,9 @@ std::vector<ResponseText> responses_in(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') return {};
   std::vector<ResponseText> responses;
-  try {
-    const Json json = parse_json(text);
-    const Json* choices = find_member(json, "choices");
-    if (choices == nullptr || !choices->is_array()) return {};
-    for (const Json& choice : *choices)
-      if (choice.is_object()) responses.push_back(response_of(choice));
-  } catch (const Error&) {
-    return {};  // text that begins with a brace
-  }
+  const Json json = or_nothing([&] { return parse_json(text); });  // a text may begin with a brace
+  for (const Json& choice : list_at(json, "choices"))
+    if (choice.is_object()) responses.push_back(response_of(choice));
   return responses;
 }
 

@@ -19,12 +19,10 @@ void count_scale(const Json* scale, ScaleFacts& facts) {
 // At its scale rounding is not felt. Files of version 1.0 do not say so: there the site must be a plain FP8 round trip,
 // nothing clipped, hardly any energy below the normal numbers.
 bool is_format_noise(const Json& site) {
-  if (const Json* assessment = find_member(site, "assessment"); assessment != nullptr && assessment->is_object())
-    return text_at(*assessment, "fp8") == name_of(Fitness::Fine);
-  const Json* error = find_member(site, "error");
-  if (error == nullptr || !error->is_object()) return false;
+  if (const Json& assessment = object_at(site, "assessment"); !assessment.empty())
+    return text_at(assessment, "fp8") == name_of(Fitness::Fine);
   const auto number = [&](const char* key) {
-    const Json* value = find_member(*error, key);
+    const Json* value = find_member(object_at(site, "error"), key);
     return value != nullptr && value->is_number() ? value->get<double>() : 1.0;
   };
   constexpr double kOfFormat = 0.0265, kSpread = 0.0035;  // of one E4M3 rounding, and how far data move it
@@ -32,50 +30,38 @@ bool is_format_noise(const Json& site) {
 }
 
 void take_layer(const Json& layer, ScaleFacts& facts) {
-  if (!layer.is_object()) return;
   for (const char* name : {"key", "value", "latent"}) {
-    const Json* site = find_member(layer, name);
-    if (site == nullptr || !site->is_object()) continue;
-    count_scale(find_member(*site, "scale"), facts);
-    facts.only_format_noise &= is_format_noise(*site);
-    const Json* width = find_member(layer, "head_dim_k");
-    if (name == std::string_view("latent") && width != nullptr && width->is_number_integer())
-      facts.latent_width = width->get<int64_t>();
+    const Json& site = object_at(layer, name);
+    if (site.empty()) continue;
+    count_scale(find_member(site, "scale"), facts);
+    facts.only_format_noise &= is_format_noise(site);
+    if (name == std::string_view("latent")) facts.latent_width = integer_at(layer, "head_dim_k");
   }
 }
 
 void take_artifact(const Json& json, ScaleFacts& facts) {
   facts.is_artifact = true;
-  const Json empty = Json::object();
-  const Json* model = find_member(json, "model");
-  const Json& identity = model != nullptr && model->is_object() ? *model : empty;
+  const Json& identity = object_at(json, "model");
   facts.architecture = text_at(identity, "architecture");
   facts.fingerprint = text_at(identity, "weights_fingerprint");
   facts.config_sha256 = text_at(identity, "config_sha256");
-  if (const Json* also = find_member(identity, "also_valid_for"); also != nullptr && also->is_array())
-    for (const Json& other : *also)
-      if (other.is_string()) facts.also_valid_for.push_back(other.get<std::string>());
-  const Json* calibration = find_member(json, "calibration");
-  const Json* longest =
-      calibration != nullptr && calibration->is_object() ? find_member(*calibration, "longest") : nullptr;
-  if (longest != nullptr && longest->is_number_integer()) facts.longest = longest->get<int64_t>();
-  const Json* layers = find_member(json, "layers");
-  if (layers == nullptr || !layers->is_array()) return;
-  facts.n_layers = layers->size();
-  facts.only_format_noise = !layers->empty();
-  for (const Json& layer : *layers) take_layer(layer, facts);
+  for (const Json& other : list_at(identity, "also_valid_for"))
+    if (other.is_string()) facts.also_valid_for.push_back(other.get<std::string>());
+  facts.longest = integer_at(object_at(json, "calibration"), "longest");
+  facts.n_layers = list_at(json, "layers").size();
+  facts.only_format_noise = true;
+  for (const Json& layer : list_at(json, "layers")) take_layer(layer, facts);
   facts.only_format_noise &= facts.n_sites > 0;
 }
 
 // {"kv_cache": {"scaling_factor": {"0": {"0": 0.03, ...}}}}
 bool take_server_json(const Json& json, ScaleFacts& facts) {
-  const Json* inner = find_member(json, "kv_cache");
-  const Json* cache = inner != nullptr ? inner : &json;  // without it SGLang refuses the file
-  const Json* ranks = cache != nullptr && cache->is_object() ? find_member(*cache, "scaling_factor") : nullptr;
-  if (ranks == nullptr || !ranks->is_object() || ranks->empty() || !ranks->begin()->is_object()) return false;
-  if (inner != nullptr) facts.json_type = text_at(*cache, "dtype");
-  for (const auto& [rank, of_rank] : ranks->items()) facts.ranks[rank] = of_rank.is_object() ? of_rank.size() : 0;
-  const Json& layers = *ranks->begin();
+  const Json& inner = object_at(json, "kv_cache");
+  const Json& ranks = object_at(inner.empty() ? json : inner, "scaling_factor");  // without it SGLang refuses the file
+  if (ranks.empty() || !ranks.begin()->is_object()) return false;
+  facts.json_type = text_at(inner, "dtype");
+  for (const auto& [rank, of_rank] : ranks.items()) facts.ranks[rank] = of_rank.is_object() ? of_rank.size() : 0;
+  const Json& layers = *ranks.begin();
   facts.n_layers = layers.size();
   for (const Json& scale : layers) count_scale(&scale, facts);
   return true;

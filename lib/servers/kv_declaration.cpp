@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Json* object_at(const Json& object, const char* key) {
+const Json* find_object(const Json& object, const char* key) {
   const Json* member = object.is_object() ? find_member(object, key) : nullptr;
   return member && member->is_object() ? member : nullptr;
 }
@@ -51,16 +51,16 @@ const Json* first_match(const Json& patterns, const Json& layers) {
 /// vLLM 0.33.0 and SGLang 0.5.23 look at it (quark.py, from_config and validate_kv_cache_config); SGLang takes exact
 /// names in place of patterns. Without an option neither makes the cache FP8.
 void read_quark(const Json& q, KvDeclaration& d) {
-  const Json* exported = object_at(q, "export");
+  const Json* exported = find_object(q, "export");
   const Json* group = exported ? find_member(*exported, "kv_cache_group") : nullptr;
   if (!group || !group->is_array() || group->empty()) return;
-  const Json* layers = object_at(q, "layer_quant_config");
+  const Json* layers = find_object(q, "layer_quant_config");
   const Json* output = layers != nullptr ? first_match(*group, *layers) : nullptr;
   if (output == nullptr) {
     d.quark_error = "kv_cache_group is set, but no kv_cache quantization settings were found in layer_quant_config";
     return;
   }
-  output = object_at(*output, "output_tensors");
+  output = find_object(*output, "output_tensors");
   if (output == nullptr) {
     d.quark_error = "The kv_cache quantization configuration is empty.";
     return;
@@ -76,7 +76,7 @@ void read_quark(const Json& q, KvDeclaration& d) {
 }
 
 std::optional<KvLayerList> read_list(const Json& quantization) {
-  const Json* modules = object_at(quantization, "kv_cache_quantized_layers");
+  const Json* modules = find_object(quantization, "kv_cache_quantized_layers");
   if (!modules) return std::nullopt;
   KvLayerList list{scheme_text(quantization, "kv_cache_schema_version"), {}};
   for (const auto& [module, said] : modules->items())
@@ -85,7 +85,7 @@ std::optional<KvLayerList> read_list(const Json& quantization) {
 }
 
 void read_keys(const Json& given, KvDeclaration& d) {
-  const Json* nested = object_at(given, "quantization");
+  const Json* nested = find_object(given, "quantization");
   const Json& q = nested ? *nested : given;
   if (d.method.empty()) d.method = text_at(given, "quant_method");
   if (!q.is_object()) return;
@@ -95,9 +95,9 @@ void read_keys(const Json& given, KvDeclaration& d) {
   d.algorithm = text_at(q, "kv_cache_quant_algo");
   d.has_no_server = flag_is(q, "kv_cache_deployment_supported", false);
   d.list = read_list(q);
-  d.has_config_groups = object_at(q, "config_groups") != nullptr;
+  d.has_config_groups = find_object(q, "config_groups") != nullptr;
   d.weights = text_at(q, "quant_algo");
-  const Json* producer = object_at(given, "producer");
+  const Json* producer = find_object(given, "producer");
   d.producer = producer ? text_at(*producer, "name") : "";
   if (d.method == "quark") read_quark(q, d);
 }
