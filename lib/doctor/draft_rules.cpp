@@ -14,7 +14,9 @@ using enum Confidence;
 
 bool drafts(const Facts& f) {
   return std::ranges::any_of(f.flags, [](const auto& flag) {
-    return flag.first.starts_with("speculative-") || flag.first == "spec-model" || flag.first == "spec-method";
+    const std::string& name = flag.first;
+    if (flag.second.printed) return name == "speculative-config" || name == "speculative-algorithm";
+    return name.starts_with("speculative-") || name == "spec-model" || name == "spec-method";
   });
 }
 

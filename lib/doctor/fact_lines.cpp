@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/letter_case.h"
+#include "doctor/launch_names.h"
+
 namespace kvcal {
 namespace {
 
@@ -43,72 +46,23 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
   if (command && command->words.size() >= 2) take_logged(facts, *command, from);
 }
 
-// Options that a server prints as a Python object. Only what the rules read.
-constexpr std::array<std::string_view, 51> kPrinted = {
-    "kv_cache_dtype",
-    "calculate_kv_scales",
-    "quantization_param_path",
-    "enforce_eager",
-    "attention_backend",
-    "enable_prefix_caching",
-    "tensor_parallel_size",
-    "speculative_config",
-    "enable_sleep_mode",
-    "quantization",
-    "max_model_len",
-    "kv_transfer_config",
-    "kv_offloading_size",
-    "kv_offloading_backend",
-    "enable_lora",
-    "load_format",
-    "additional_config",
-    "kv_cache_dtype_skip_layers",
-    "speculative_algorithm",
-    "tp_size",
-    "context_length",
-    "disable_radix_cache",
-    "disaggregation_mode",
-    "mamba_cache_dtype",
-    "mamba_ssm_cache_dtype",
-    "mamba_block_size",
-    "mamba_cache_mode",
-    "use_replayssm",
-    "mamba_backend",
-    "enable_mamba_cache_stochastic_rounding",
-    "mamba_ssm_dtype",
-    "linear_attn_backend",
-    "linear_attn_decode_backend",
-    "linear_attn_prefill_backend",
-    "linear_attn_verify_backend",
-    "enable_int8_mamba_checkpoint",
-    "int8_mamba_ckpt_size",
-    "mamba_radix_cache_strategy",
-    "mamba_scheduler_strategy",
-    "enable_mixed_chunk",
-    "enable_hierarchical_cache",
-    "radix_cache_backend",
-    "enable_lmcache",
-    "linear_backend",
-    "attention_config",
-    "decode_attention_backend",
-    "prefill_attention_backend",
-    "block_size",
-    "dtype",
-    "model_path",
-    "model",
-};
+bool is_of_name(char c) { return is_letter_or_digit(c) || c == '_'; }
 
+// Options that a server prints as a Python object or dictionary: name=value, 'name': value. Members of values, too.
 void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
-  for (const std::string_view key : kPrinted) {
-    const std::optional<std::string> value = printed_value(text, key);
-    if (!value || *value == "False" || (key == "kv_cache_dtype" && value->empty())) continue;
-    if (key == "model" || key == "model_path") {
-      if (facts.model_path.empty()) facts.model_path = *value;
-    } else {
-      constexpr std::string_view kTorch = "torch.";  // "dtype=torch.bfloat16"
-      const std::string bare = value->starts_with(kTorch) ? value->substr(kTorch.size()) : *value;
-      facts.flags.emplace(flag_name(key), Flag{bare == "True" ? "" : bare, from, true});
-    }
+  constexpr size_t kMostOptions = 1024;  // of SGLang's there are 400
+  size_t n_options = 0;
+  for (size_t at = 0, end = 0; at < text.size() && n_options < kMostOptions; at = end + 1) {
+    for (end = at; end < text.size() && is_of_name(text[end]);) ++end;
+    const std::string_view name = text.substr(at, end - at), rest = text.substr(end);
+    if (name.empty() || !(rest.starts_with("=") || rest.starts_with("':") || rest.starts_with("\":"))) continue;
+    ++n_options;
+    const std::optional<std::string> value = printed_value(text.substr(at), name);
+    if (!value || *value == "False" || (name == "kv_cache_dtype" && value->empty())) continue;
+    if (facts.model_path.empty() && (name == "model" || name == "model_path")) facts.model_path = *value;
+    constexpr std::string_view kTorch = "torch.";  // "dtype=torch.bfloat16"
+    const std::string bare = value->starts_with(kTorch) ? value->substr(kTorch.size()) : *value;
+    facts.flags.emplace(flag_name(name), Flag{bare == "True" ? "" : bare, from, true});
   }
   facts.flags.emplace("", Flag{"", from});  // the options are known, even where all have their defaults
 }
@@ -137,87 +91,80 @@ void take_listed_option(Facts& facts, std::string_view line, size_t at, const Ev
   set_flag(facts, name, std::string(word), from);
 }
 
-void take_backend(Facts& facts, std::string_view name, const Evidence& from) {
-  const size_t end = name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-  if (!facts.backend.empty() || end == 0) return;
-  facts.backend = name.substr(0, end);
-  facts.backend_from = from;
+/// From behind `begin`, which stands at or after `at`, to one of `ends`; "" where it is not there.
+std::string_view word_behind(std::string_view line, size_t at, std::string_view begin, std::string_view ends) {
+  const size_t found = line.find(begin, at);
+  if (found == line.npos) return "";
+  const std::string_view rest = line.substr(found + begin.size());
+  return rest.substr(0, rest.find_first_of(ends));
 }
 
-void backend_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  take_backend(facts, line.substr(line.find('.', at) + 1), from);
+/// The word behind "Using " in front of what was found.
+std::string_view used(std::string_view line, size_t at) {
+  return word_behind(line, line.rfind("Using ", at), "Using ", " ");
 }
 
-// "Using FLASHMLA attention backend out of potential backends"
-void backend_before(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  constexpr std::string_view kUsing = "Using ";
-  const size_t begin = line.rfind(kUsing, at);
-  if (begin != std::string_view::npos) take_backend(facts, line.substr(begin + kUsing.size()), from);
-}
-
-// "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm."
-void backend_of_sparse(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  constexpr std::string_view kDecode = "decode=";
-  const size_t name = line.find(kDecode, at);
-  if (name == std::string_view::npos) return;
-  const std::string_view rest = line.substr(name + kDecode.size());
-  set_flag(facts, "dsa-decode-backend", std::string(rest.substr(0, rest.find_first_of(".,; "))), from);
-}
-
-// "Setting KV cache dtype to fp8_e4m3 for DeepSeek DSA on SM10 device."
-void chosen_type_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  const std::string_view rest = line.substr(std::min(line.size(), line.find(" to ", at) + 4));
-  facts.take_logged_type(rest.substr(0, rest.find(' ')));
-}
-
-// "Attention backend not specified. Use trtllm_mha backend by default."
-void backend_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view rest = line.substr(std::min(line.size(), line.find("Use ", at) + 4));
-  const std::string_view name = rest.substr(0, rest.find(' '));
-  set_server(facts, Engine::Sglang);
+void set_backend(Facts& facts, std::string_view name, const Evidence& from) {
   if (!facts.backend.empty() || name.empty()) return;
   facts.backend = name;
   facts.backend_from = from;
 }
 
+void backend_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  set_backend(facts, word_behind(line, at, ".", ". ,:"), from);
+}
+
+// "Using FLASHMLA attention backend out of potential backends"
+void backend_before(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  set_backend(facts, used(line, at), from);
+}
+
+// "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm."
+void backend_of_sparse(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  if (const std::string_view name = word_behind(line, at, "decode=", ".,; "); !name.empty())
+    set_flag(facts, "dsa-decode-backend", std::string(name), from);
+}
+
+// "Setting KV cache dtype to fp8_e4m3 for DeepSeek DSA on SM10 device."
+void chosen_type_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
+  facts.take_logged_type(word_behind(line, at, " to ", " "));
+}
+
+// "Attention backend not specified. Use trtllm_mha backend by default."
+void backend_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  set_server(facts, Engine::Sglang);
+  set_backend(facts, word_behind(line, at, "Use ", " "), from);
+}
+
 void dtype_of_vllm(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  constexpr std::string_view kUsing = "Using ";
-  const size_t begin = line.rfind(kUsing, at);
-  if (begin == std::string_view::npos) return;
-  facts.take_logged_type(
-      line.substr(begin + kUsing.size(), line.find(' ', begin + kUsing.size()) - begin - kUsing.size()));
+  if (used(line, at).empty()) return;
+  facts.take_logged_type(used(line, at));
   set_server(facts, Engine::Vllm);
 }
 
 void dtype_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  const size_t begin = line.find(':', at);
-  if (begin == std::string_view::npos) return;
-  const size_t from = std::min(line.size(), begin + 2);
-  facts.take_logged_type(line.substr(from, line.find_first_of(" ,", from) - from));
+  facts.take_logged_type(word_behind(line, at, ": ", " ,"));
   set_server(facts, Engine::Sglang);
+}
+
+void set_gpu(Facts& facts, const std::optional<Gpu>& gpu, const Evidence& from) {
+  if (facts.gpu) return;
+  facts.gpu = gpu;
+  facts.gpu_from = from;
 }
 
 // "...,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8.json": names of kernel settings that were not found.
 void take_gpu(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  std::string_view name = line.substr(line.find('=', at) + 1);
-  name = name.substr(0, name.find_first_of(",. "));
-  if (facts.gpu) return;
-  facts.gpu = parse_gpu(name);
-  facts.gpu_from = from;
+  set_gpu(facts, parse_gpu(word_behind(line, at, "=", ",. ")), from);
 }
 
 // "Your device 'Tesla V100-DGXS-32GB' (with compute capability 7.0) doesn't support torch.bfloat16."
 void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view rest = line.substr(std::min(line.size(), line.find('\'', at)));
-  if (facts.gpu || rest.empty()) return;
-  facts.gpu = parse_gpu(rest.substr(1, rest.find('\'', 1) - 1));
-  facts.gpu_from = from;
+  set_gpu(facts, parse_gpu(word_behind(line, at, "'", "'")), from);
 }
 
 void names_rocm(Facts& facts, std::string_view, size_t, const Evidence& from) {
-  if (facts.gpu) return;
-  facts.gpu = Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""};
-  facts.gpu_from = from;
+  set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, from);
 }
 
 void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
@@ -239,17 +186,6 @@ constexpr std::array kFacts = {
     FactLine{"sglang: 0.", version_after<Engine::Sglang, 7>},
     FactLine{"SGLang version", version_after<Engine::Sglang, 14>},
     FactLine{"SGLang v0.", version_after<Engine::Sglang, 7>},
-    FactLine{"vllm serve ", take_command},
-    FactLine{"vllm.entrypoints.", take_command},
-    FactLine{"sglang.launch_server ", take_command},
-    FactLine{"sglang serve ", take_command},
-    FactLine{"lmdeploy serve api_server ", take_command},
-    FactLine{"llama-server ", take_command},
-    FactLine{"llama-cli ", take_command},
-    FactLine{"vllm bench ", take_command},
-    FactLine{"lm_eval ", take_command},
-    FactLine{"dynamo.vllm ", take_command},
-    FactLine{"dynamo.sglang ", take_command},
     FactLine{"docker run ", take_command},
     FactLine{"podman run ", take_command},
     FactLine{"nerdctl run ", take_command},
@@ -285,7 +221,14 @@ constexpr std::array kFacts = {
 
 }  // namespace
 
-std::span<const FactLine> fact_lines() { return kFacts; }
+std::span<const FactLine> fact_lines() {
+  static const std::vector<FactLine> kAll = [] {
+    std::vector<FactLine> all(kFacts.begin(), kFacts.end());
+    for (const Program& program : known_programs()) all.push_back({program.needle, take_command});
+    return all;
+  }();
+  return kAll;
+}
 
 void take_logged(Facts& facts, const ServeCommand& command, const Evidence& from) {
   // Prose names programs too: a command has an option or a model.
