@@ -19,7 +19,7 @@ constexpr std::string_view kWeights = "vllm 0.33.0 model_executor/model_loader/w
 /// The missing name decides what helps.
 constexpr LogLine unknown_name(std::string_view ending, std::string_view fix) {
   return {
-      .needle = "KeyError: '",
+      .needles = "KeyError: '",
       .entry = {.id = "LG36",
                 .severity = Fatal,
                 .meaning = "the loader of this model class does not know the name of a scale",
@@ -33,12 +33,8 @@ constexpr LogLine unknown_name(std::string_view ending, std::string_view fix) {
 }
 
 constexpr LogLine kLines[] = {
-    {"Only support per-tensor scaling factor",
+    {"Only support per-tensor scaling factor|KV-cache scale expects a scalar weight",
      {"LG9", Fatal, Established, "scales per head in a checkpoint whose quantization method takes one per layer", "",
-      "kvcal export ... --granularity tensor", "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py",
-      Cause::ScalesRefused, 9}},
-    {"KV-cache scale expects a scalar weight",
-     {"LG44", Fatal, Established, "scales per head in a checkpoint whose quantization method takes one per layer", "",
       "kvcal export ... --granularity tensor", "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py",
       Cause::ScalesRefused, 9}},
     {"fp8_e5m2 kv-cache is not supported with",
@@ -77,18 +73,11 @@ constexpr LogLine kLines[] = {
      {"LG39", Note, Established, "the scale was rounded to the model's type, up to 0.4 percent in bf16",
       "damage: FP8 scales have far more slack than that", "", "vllm 0.33.0 model_executor/models/utils.py"},
      "_scale with dtype"},
-    {"Currently supported kv cache quantization is",
-     {"LG42", Fatal, Established, "kv_cache_scheme in config.json is not 8-bit float", "", kExport, kTensors,
-      Cause::ScalesRefused, 9}},
-    {"Invalid strategy for compressed-tensors KV cache",
-     {"LG41", Fatal, Established, "kv_cache_scheme in config.json has a strategy other than tensor and attn_head", "",
+    {"Currently supported kv cache quantization is|Invalid strategy for compressed-tensors KV cache|"
+     "is not a valid QuantizationStrategy|Only support symmetric scaling factor",
+     {"LG40", Fatal, Established,
+      "kv_cache_scheme in config.json is not what vLLM takes: 8-bit float, symmetric, strategy tensor or attn_head", "",
       kExport, kTensors, Cause::ScalesRefused, 9}},
-    {"is not a valid QuantizationStrategy",
-     {"LG41b", Fatal, Established, "kv_cache_scheme in config.json has no strategy, or an unknown one", "", kExport,
-      "compressed-tensors, by vllm 0.33.0", Cause::ScalesRefused, 9}},
-    {"Only support symmetric scaling factor",
-     {"LG40", Fatal, Established, "kv_cache_scheme in config.json does not say \"symmetric\": true", "", kExport,
-      kTensors, Cause::ScalesRefused, 9}},
     {"per-head quant scales not supported",
      {"LG43", Fatal, Established, "the attention backend takes one scale per layer; the checkpoint has one per head",
       "", "kvcal export ... --granularity tensor, or a backend with FlashAttention 3",

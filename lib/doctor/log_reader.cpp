@@ -11,25 +11,25 @@ namespace {
 
 constexpr size_t kExcerptBefore = 48, kExcerptBytes = 150;
 
-// All needles in one automaton: those of the catalog first, then those of facts.
+// All needles in one automaton: those of the catalog first, each with its line, then those of facts.
 struct Needles {
   std::vector<const LogLine*> lines;
   std::vector<std::string_view> texts;
   LineMatcher matcher;
 
-  static std::vector<const LogLine*> all_lines() {
-    std::vector<const LogLine*> lines;
+  Needles() : matcher(collected()) {}
+
+ private:
+  const std::vector<std::string_view>& collected() {
     for (const auto table : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
-      for (const LogLine& line : table) lines.push_back(&line);
-    return lines;
-  }
-  static std::vector<std::string_view> all_texts(const std::vector<const LogLine*>& lines) {
-    std::vector<std::string_view> texts;
-    for (const LogLine* line : lines) texts.push_back(line->needle);
+      for (const LogLine& line : table)
+        for (const std::string_view needle : needles_of(line)) {
+          lines.push_back(&line);
+          texts.push_back(needle);
+        }
     for (const FactLine& fact : fact_lines()) texts.push_back(fact.needle);
     return texts;
   }
-  Needles() : lines(all_lines()), texts(all_texts(lines)), matcher(texts) {}
 };
 
 const Needles& needles() {
@@ -43,6 +43,15 @@ bool applies(const LogLine& line, std::string_view text) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> needles_of(const LogLine& line) {
+  std::vector<std::string_view> all;
+  for (std::string_view rest = line.needles; !rest.empty();) {
+    all.push_back(rest.substr(0, rest.find('|')));
+    rest.remove_prefix(std::min(rest.size(), all.back().size() + 1));
+  }
+  return all;
+}
 
 std::string excerpt(std::string_view line, size_t at) {
   if (at > line.size()) at = 0;
@@ -90,7 +99,7 @@ void LogReader::take_line(const FoundLine& line, size_t index) {
   if (sign.entry == nullptr) sign.entry = &known.entry;
   if (!known.cache.empty()) facts_.take_logged_type(known.cache);
   if (sign.evidence.empty() || sign.evidence.back().file != file_)
-    sign.evidence.push_back({file_, line.number, excerpt(line.text, line.text.find(known.needle)), 0});
+    sign.evidence.push_back({file_, line.number, excerpt(line.text, line.text.find(needles().texts[index])), 0});
   ++sign.evidence.back().count;
   if (const int rank = rank_of(line.text); rank >= 0) {
     std::vector<bool>& ranks = ranks_[known.entry.id];

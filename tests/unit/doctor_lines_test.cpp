@@ -89,7 +89,7 @@ TEST(DoctorLines, MayBeBrokenAnywhere) {
   size_t n_tested = 0;
   for (const LogLine& known : vllm_lines()) {
     if (!known.also.empty() || !known.unless.empty()) continue;
-    const std::string needle(known.needle);
+    const std::string needle(needles_of(known).front());
     for (size_t cut = 1; cut < needle.size(); ++cut) {
       const std::string text = "INFO " + needle.substr(0, cut) + "\r\n  " + needle.substr(cut) + " more\n";
       EXPECT_EQ(ids_of(diagnose_log(text).facts.lines), std::string(known.entry.id)) << text;
@@ -132,10 +132,10 @@ TEST(DoctorLines, EveryEntryIsComplete) {
   std::map<std::string_view, std::string_view> meanings;
   for (const auto table : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : table) {
-      EXPECT_FALSE(line.needle.empty() || line.entry.id.empty() || line.entry.meaning.empty() ||
+      EXPECT_FALSE(line.needles.empty() || line.entry.id.empty() || line.entry.meaning.empty() ||
                    line.entry.source.empty())
           << line.entry.id;
-      EXPECT_EQ(line.needle.find("  "), std::string_view::npos) << line.needle;
+      EXPECT_EQ(line.needles.find("  "), std::string_view::npos) << line.needles;
       if (line.entry.severity == Severity::Note)
         EXPECT_EQ(line.entry.weight, 0) << line.entry.id;
       else
