@@ -62,7 +62,7 @@ void check_site(const Json& site, const std::string& path, Report& report) {
 
 /// A scale for one of key and value only: servers would copy it to the other.
 void check_pair(const Json& layer, const std::string& path, Report& report) {
-  const auto has = [&](const char* site) { return object_at(layer, site).contains("scale"); };
+  const auto has = [&](const char* site) { return find_member(object_at(layer, site), "scale") != nullptr; };
   if (has("key") == has("value")) return;
   const std::string missing = has("key") ? "value" : "key";
   report.add("S06", path + "." + missing + (find_member(layer, missing) ? ".scale" : ""), "the scale of the " + missing,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/word_list.h"
+
 namespace kvcal {
 namespace {
 
@@ -165,10 +167,8 @@ CacheType cache_type(const CacheRequest& request) {
 }
 
 bool is_quantized_type(std::string_view type) {
-  constexpr std::array<std::string_view, 12> kPlain = {"",    "auto", "bf16",    "bfloat16", "float16", "fp16",
-                                                       "f16", "f32",  "float32", "half",     "float",   "none"};
   if (type.starts_with("torch.")) type.remove_prefix(6);
-  return std::ranges::find(kPlain, type) == kPlain.end();
+  return !type.empty() && !has_word("auto bf16 bfloat16 float16 fp16 f16 f32 float32 half float none", type);
 }
 
 bool holds_fp8(std::string_view type) {

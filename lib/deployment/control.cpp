@@ -20,16 +20,8 @@ std::string control_text(const ControlRequest& r) {
   const std::string own = r.model_type.empty() ? "bfloat16" : r.model_type;
   if (r.in_effect.quantized == Trait::No && r.scales_felt == Trait::No)
     return "another --attention-backend (the cache is not quantized already)";
-  switch (r.cache.server) {
-    case Engine::LlamaCpp:
-      return "--cache-type-k f16 --cache-type-v f16";
-    case Engine::LmDeploy:
-      return "--quant-policy 0";
-    case Engine::Vllm:
-    case Engine::Sglang:
-    case Engine::Unknown:
-      break;
-  }
+  if (r.cache.server == Engine::LlamaCpp) return "--cache-type-k f16 --cache-type-v f16";
+  if (r.cache.server == Engine::LmDeploy) return "--quant-policy 0";
   if (r.cache.declared == nullptr)
     return "a cache that is not quantized (--kv-cache-dtype auto where config.json declares none, else the checkpoint "
            "without KV scales)";

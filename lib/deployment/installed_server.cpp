@@ -33,7 +33,7 @@ bool is_meant(EngineVersion version, const NamedEngine& wanted) {
 
 InstalledServer installed_server(const Json& answer, const std::string& python, const NamedEngine& wanted) {
   const std::string option = "--installed " + quoted(python);
-  if (!answer.contains("installed")) fail(option + ": no Python that answers");
+  if (!answer.contains("installed") || !answer["installed"].is_array()) fail(option + ": no Python that answers");
   std::vector<InstalledServer> found;
   for (const Json& server : list_at(answer, "installed")) found.push_back(read(server, python));
   if (found.empty()) fail(option + ": neither vLLM nor SGLang is installed there");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/word_list.h"
 #include "doctor/launch_names.h"
 #include "doctor/shell_words.h"
 
@@ -14,38 +15,15 @@ constexpr std::array<std::string_view, 10> kRuns = {
     "apptainer run ", "apptainer exec ",       "singularity run ", "singularity exec ", "apptainer instance run "};
 
 // Options without a value; of the others it is the next word.
-constexpr std::array<std::string_view, 28> kSwitches = {"--rm",
-                                                        "--init",
-                                                        "--privileged",
-                                                        "--read-only",
-                                                        "--detach",
-                                                        "--interactive",
-                                                        "--tty",
-                                                        "--publish-all",
-                                                        "--quiet",
-                                                        "--oom-kill-disable",
-                                                        "--no-healthcheck",
-                                                        "--replace",
-                                                        "--nv",
-                                                        "--rocm",
-                                                        "--nvccli",
-                                                        "--contain",
-                                                        "--containall",
-                                                        "--cleanenv",
-                                                        "--no-home",
-                                                        "--fakeroot",
-                                                        "--writable",
-                                                        "--writable-tmpfs",
-                                                        "--compat",
-                                                        "--no-hosts",
-                                                        "--sig-proxy",
-                                                        "--disable-content-trust",
-                                                        "--userns",
-                                                        "--no-eval"};
+constexpr std::string_view kSwitches =
+    "--rm --init --privileged --read-only --detach --interactive --tty --publish-all --quiet "
+    "--oom-kill-disable --no-healthcheck --replace --nv --rocm --nvccli --contain --containall --cleanenv "
+    "--no-home --fakeroot --writable --writable-tmpfs --compat --no-hosts --sig-proxy --disable-content-trust "
+    "--userns --no-eval";
 
 /// "-it", and what Apptainer has: -e and -c take a value of Docker alone.
 bool is_switch(std::string_view word, bool is_apptainer) {
-  if (word.starts_with("--")) return std::ranges::find(kSwitches, word) != kSwitches.end();
+  if (word.starts_with("--")) return has_word(kSwitches, word);
   return word.find_first_not_of(is_apptainer ? "cCefuwiq" : "ditPq", 1) == word.npos;
 }
 

@@ -1,6 +1,7 @@
 #include "doctor/facts_table.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "doctor/rules.h"
@@ -123,18 +124,10 @@ FactRow applied(const Facts& f) {
   const std::string name = "scales are applied";
   const bool none = f.checkpoint && (f.checkpoint->has_tensors ? f.checkpoint->n_scales() == f.checkpoint->n_unit
                                                                : !f.checkpoint->has_kv_scheme);
-  switch (f.scale_use) {
-    case ScaleUse::Nowhere:
-      return known(name, "nowhere", none ? f.checkpoint->path : source_of_use(f));
-    case ScaleUse::Both:
-      return known(name, "when written and when read", source_of_use(f));
-    case ScaleUse::ReadAlone:
-      return known(name, "when read alone", source_of_use(f));
-    case ScaleUse::WrittenAlone:
-      return known(name, "when written alone", source_of_use(f));
-    case ScaleUse::Unknown:
-      break;
-  }
+  constexpr std::array kUses = {"", "nowhere", "when written and when read", "when read alone", "when written alone"};
+  if (f.scale_use != ScaleUse::Unknown)
+    return known(name, kUses.at(static_cast<size_t>(f.scale_use)),
+                 none && f.scale_use == ScaleUse::Nowhere ? f.checkpoint->path : source_of_use(f));
   if (f.cache.quantized == Trait::Unknown && !f.cache.open.empty()) return open(name, f.cache.open);
   const bool all_given = f.server != Engine::Unknown && f.version && !backend_of(f).empty() && f.checkpoint;
   return open(name, all_given ? "nothing here: of this combination it was not checked"

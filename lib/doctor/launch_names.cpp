@@ -112,19 +112,9 @@ std::optional<ServerImage> known_image(std::string_view name) {
 }
 
 std::string_view program_of(Engine server) {
-  switch (server) {
-    case Engine::Vllm:
-      return "vllm serve";
-    case Engine::Sglang:
-      return "python -m sglang.launch_server";
-    case Engine::LlamaCpp:
-      return "llama-server";
-    case Engine::LmDeploy:
-      return "lmdeploy serve api_server";
-    case Engine::Unknown:
-      break;
-  }
-  return "";
+  constexpr std::array<std::string_view, 5> kStarts = {"", "vllm serve", "python -m sglang.launch_server",
+                                                       "llama-server", "lmdeploy serve api_server"};
+  return kStarts.at(static_cast<size_t>(server));
 }
 
 }  // namespace kvcal

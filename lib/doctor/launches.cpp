@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/or_nothing.h"
+#include "base/word_list.h"
 #include "doctor/container.h"
 #include "doctor/python_call.h"
 #include "doctor/shell_words.h"
@@ -137,10 +138,9 @@ std::optional<ServeCommand> listed_arguments(std::string_view text) {
 
 /// Names that few files but a server's have.
 bool is_option_of_servers(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kNames = {"kv-cache-dtype",      "tensor-parallel-size",
-                                                      "max-model-len",       "gpu-memory-utilization",
-                                                      "mem-fraction-static", "served-model-name"};
-  return std::ranges::find(kNames, name) != kNames.end();
+  return has_word(
+      "kv-cache-dtype tensor-parallel-size max-model-len gpu-memory-utilization mem-fraction-static served-model-name",
+      name);
 }
 
 /// What --config of vLLM and SGLang reads: options as one mapping. Nothing for other YAML.
