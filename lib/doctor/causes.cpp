@@ -67,7 +67,7 @@ std::string_view name_of(Likelihood likelihood) {
 
 Likelihood likelihood_of(const Explanation& explanation) {
   const bool certain =
-      explanation.best->weight >= kSaysSoItself && explanation.best->confidence == Confidence::Established;
+      explanation.strongest >= kSaysSoItself && explanation.best->confidence == Confidence::Established;
   if (certain) return Likelihood::Certain;
   return explanation.score >= 6 ? Likelihood::Likely : Likelihood::Possible;
 }
@@ -76,18 +76,20 @@ std::vector<Explanation> explain(const std::vector<Sign>& signs) {
   std::vector<Explanation> found;
   for (const Sign& sign : signs) {
     const Entry& entry = *sign.entry;
+    const int weight = sign.weight();
     if (entry.cause == Cause::None) continue;
     auto same = std::find_if(found.begin(), found.end(), [&](const Explanation& e) { return e.cause == entry.cause; });
-    if (same == found.end()) same = found.insert(same, Explanation{entry.cause, 0, {}, &entry});
+    if (same == found.end()) same = found.insert(same, Explanation{entry.cause, 0, weight, {}, &entry});
     // The strongest counts in full, the others as support.
-    const int strongest = std::max(same->best->weight, entry.weight);
-    same->score += same->because.empty() ? entry.weight : 1 + (strongest - same->best->weight);
-    if (entry.weight > same->best->weight) same->best = &entry;
+    const int more = std::max(0, weight - same->strongest);
+    same->score += same->because.empty() ? weight : 1 + more;
+    if (more > 0) same->best = &entry;
+    same->strongest += more;
     const bool first = same->best == &entry;
     same->because.insert(first ? same->because.begin() : same->because.end(), std::string(entry.id));
   }
   std::stable_sort(found.begin(), found.end(), [](const Explanation& a, const Explanation& b) {
-    const bool a_says = a.best->weight >= kSaysSoItself, b_says = b.best->weight >= kSaysSoItself;
+    const bool a_says = a.strongest >= kSaysSoItself, b_says = b.strongest >= kSaysSoItself;
     return a_says != b_says ? a_says : a.score > b.score;
   });
   return found;

@@ -16,7 +16,7 @@ std::string_view name_of(Likelihood likelihood);  // "possible", "likely", "cert
 
 struct Explanation {
   Cause cause = Cause::None;
-  int score = 0;
+  int score = 0, strongest = 0;      // of its weights
   std::vector<std::string> because;  // ids, the weightiest first
   const Entry* best = nullptr;       // of these: its fix is the explanation's
 };

@@ -326,7 +326,7 @@ constexpr CombinationRule kRules[] = {
       "", "another --attention-backend, or the command without --kv-cache-dtype",
       "sglang 0.5.23 flashattention_backend.py, flash_attn/cute/interface.py: read, not run", Cause::FormatUnsupported,
       9, "W01 C18"},
-     kFlags | kCheckpoint | kSglang | kPlain,
+     kFlags | kCheckpoint | kSglang | kPlain | kAtRequest,
      scales_of_half,
      "fa4",
      {{0, 5, 23}, {0, 5, 24}}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/word_list.h"
 #include "doctor/checkpoint_facts.h"
 #include "doctor/fact_lines.h"
 #include "doctor/launches.h"
@@ -33,9 +34,10 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
       Applies rule_applies = applies(rule, facts);
       if (rule_applies.all == Trait::Unknown)
         not_evaluated.push_back({std::string(rule.entry.id), std::move(rule_applies.open)});
-      if (rule_applies.all != Trait::Yes) continue;
+      if (rule_applies.all != Trait::Yes || is_refuted(rule, facts)) continue;
       Found found = rule.when(facts);
-      if (found.holds) add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence)});
+      if (found.holds)
+        add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence), found.is_hint});
     }
   return signs;
 }
@@ -89,12 +91,15 @@ void take_installed(Facts& facts) {
   facts.version_from = {"--installed " + installed.python, 0, "", 1, 0};
 }
 
-// What one finding says alone is taken back where another says more of the same.
-std::vector<Sign> without_superseded(std::vector<Sign> signs) {
-  std::string gone = " ";
-  for (const Sign& sign : signs) gone += std::string(sign.entry->supersedes) + " ";
-  std::erase_if(signs, [&](const Sign& s) { return gone.find(" " + std::string(s.entry->id) + " ") != gone.npos; });
-  return signs;
+// What one finding says alone is taken back where another, no lesser one says more of the same.
+std::vector<Sign> without_superseded(const std::vector<Sign>& signs) {
+  std::vector<Sign> left;
+  std::ranges::copy_if(signs, std::back_inserter(left), [&](const Sign& s) {
+    return std::ranges::none_of(signs, [&](const Sign& other) {
+      return other.severity() >= s.severity() && has_word(other.entry->supersedes, s.entry->id);
+    });
+  });
+  return left;
 }
 
 }  // namespace
@@ -198,9 +203,9 @@ Diagnosis Doctor::diagnose() {
   Diagnosis diagnosis;
   diagnosis.inputs = inputs_;
   for (Sign& sign : without_superseded(all_signs(facts_, diagnosis.not_evaluated)))
-    (sign.entry->severity == Severity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
+    (sign.severity() == Severity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
-                   [](const Sign& a, const Sign& b) { return a.entry->severity > b.entry->severity; });
+                   [](const Sign& a, const Sign& b) { return a.severity() > b.severity(); });
   diagnosis.explanations = explain(diagnosis.findings);
   diagnosis.facts = facts_;
   return diagnosis;

@@ -40,7 +40,7 @@ std::string sentence(const Sign& sign) {
 
 Lines finding_text(const Sign& sign, const Facts& facts) {
   const Entry& e = *sign.entry;
-  Lines text(std::string(name_of(e.severity)) + " " + std::string(e.id) + ": " + sentence(sign));
+  Lines text(std::string(name_of(sign.severity())) + " " + std::string(e.id) + ": " + sentence(sign));
   text += evidence_text(sign);
   text.add("  confidence: " + std::string(name_of(e.confidence)) +
            (e.source.empty() ? "" : "; " + std::string(e.source)));
@@ -91,20 +91,24 @@ std::string nothing_matches(const Diagnosis& d) {
 
 /// An answer is wrong, and what is known of these inputs may be harmless: the control comes first.
 bool is_open(const Diagnosis& d) {
+  const bool wrong = looks_broken(d.facts) || !d.facts.unanswered.empty() || !d.facts.tied_logits.empty();
+  if (!wrong || d.explanations.empty()) return wrong;
   const Explanation& top = d.explanations.front();
   const bool controls = top.best->fix.find("{control}") != std::string_view::npos;
-  const bool wrong = looks_broken(d.facts) || !d.facts.unanswered.empty() || !d.facts.tied_logits.empty();
-  return wrong && likelihood_of(top) == Likelihood::Possible && !controls;
+  return likelihood_of(top) == Likelihood::Possible && !controls;
 }
 
 Lines explanation_text(const Diagnosis& d) {
   if (d.findings.empty()) return Lines(nothing_matches(d));
-  const std::string control = "No known problem explains this: compare with " + control_of(d.facts) +
-                              " and nothing else changed. What rounding the cache does alone: kvcal evaluate " +
-                              model_name(d.facts) + " --generate";
-  if (d.explanations.empty()) return Lines(control);
+  Lines text;
+  if (is_open(d))
+    text.add("No known problem explains this: compare with " + control_of(d.facts) +
+             " and nothing else changed. What rounding the cache does alone: kvcal evaluate " + model_name(d.facts) +
+             " --generate");
+  else if (d.explanations.empty())
+    text.add("What follows explains no wrong answer.");
+  if (d.explanations.empty()) return text;
   const Explanation& top = d.explanations.front();
-  Lines text = is_open(d) ? Lines(control) : Lines();
   text.add(std::string(likelihood_of(top) == Likelihood::Possible ? "Possible: " : "Most likely: ") +
            title_of(top.cause, d.facts.cache) + " [" + std::string(name_of(likelihood_of(top))) + "; " +
            joined(top.because) + "]");
@@ -145,6 +149,7 @@ Json json_of(const Entry& e) {
 
 Json json_of(const Sign& sign, const Facts& facts) {
   Json json = json_of(*sign.entry);
+  json["severity"] = name_of(sign.severity());
   json["fix"] = fix_text(*sign.entry, facts);
   json["detail"] = safe(sign.detail);
   json["evidence"] = Json::array();
@@ -196,6 +201,7 @@ Json diagnosis_json(const Diagnosis& d) {
   for (const Sign& sign : d.findings) json["findings"].push_back(json_of(sign, d.facts));
   json["notes"] = Json::array();
   for (const Sign& sign : d.notes) json["notes"].push_back(json_of(sign, d.facts));
+  json["compare_first"] = is_open(d) ? Json(control_of(d.facts)) : Json();
   json["explanations"] = Json::array();
   for (const Explanation& e : d.explanations) json["explanations"].push_back(json_of(e, d.facts));
   json["not_evaluated"] = Json::array();

@@ -76,11 +76,13 @@ Found mtp_stops(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
 }
 
+// Most who have it by default have sound answers.
 Found reused_state(const Facts& f) {
-  const bool asked = f.flag("enable-prefix-caching") != nullptr;
-  return asked && f.keeps_prefixes() == Trait::Yes && drafts(f)
-             ? found_in_flags(f, {"enable-prefix-caching", "speculative-config"})
-             : Found{};
+  if (f.keeps_prefixes() != Trait::Yes || !drafts(f)) return {};
+  Found found = found_in_flags(f, {"enable-prefix-caching", "speculative-config"});
+  found.is_hint = f.flag("enable-prefix-caching") == nullptr;
+  if (found.is_hint) found.detail = "by default, unless told otherwise";
+  return found;
 }
 
 /// Where drafted tokens were reported to fail with a cache of this type, or on hybrids with any, and to work without.
@@ -125,24 +127,18 @@ bool meets(const Facts& f, const DraftFault& d) {
   return f.is(d.server) && type && !other_gpu && method.ends_with(d.method);
 }
 
-Found failing_drafts(const Facts& f, bool later) {
-  const auto fault = std::ranges::find_if(kDraftFaults, [&](const DraftFault& d) {
-    const bool in_time =
-        later ? d.may_last && (!f.version || *f.version >= d.versions.until) : f.version && d.versions.hold(f.version);
-    return in_time && meets(f, d);
+Found drafts_fail(const Facts& f) {
+  const auto reported = std::ranges::find_if(
+      kDraftFaults, [&](const DraftFault& d) { return f.version && d.versions.hold(f.version) && meets(f, d); });
+  const auto before = std::ranges::find_if(kDraftFaults, [&](const DraftFault& d) {
+    return d.may_last && (!f.version || *f.version >= d.versions.until) && meets(f, d);
   });
+  const auto fault = reported != kDraftFaults.end() ? reported : before;
   if (!drafts(f) || fault == kDraftFaults.end()) return {};
-  return found_in_flags(f, {"speculative-config", "speculative-algorithm", "spec-method", "kv-cache-dtype"},
-                        std::string(fault->reported));
-}
-
-Found drafts_fail(const Facts& f) { return failing_drafts(f, false); }
-Found drafts_may_fail(const Facts& f) { return failing_drafts(f, true); }
-
-// Most who serve a hybrid with drafts have this and sound answers: a note, which blames nothing.
-Found reused_by_default(const Facts& f) {
-  const bool asked = f.flag("enable-prefix-caching") != nullptr;
-  return !asked && f.keeps_prefixes() == Trait::Yes && drafts(f) ? found_in_flags(f, {"speculative-config"}) : Found{};
+  Found found = found_in_flags(f, {"speculative-config", "speculative-algorithm", "spec-method", "kv-cache-dtype"},
+                               std::string(fault->reported));
+  found.is_hint = reported == kDraftFaults.end();
+  return found;
 }
 
 constexpr CombinationRule kRules[] = {
@@ -156,19 +152,13 @@ constexpr CombinationRule kRules[] = {
       "that outputs change: the model verifies what is drafted", "", "vllm issues 55557, 49262"},
      kFlags | kQuantized,
      speculative},
-    {{"F41", Error, Reported, "drafted tokens were reported to fail here, and the same server to be right without them",
+    {{"F41", Error, Reported,
+      "drafted tokens were reported to fail with such options, and the same server to be right without them",
       "that this version does it",
       "serve without the draft, or with another cache type where the report is of one, and compare",
       "vllm issues 21177, 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 7, "F16"},
      kFlags | kKnownServer,
      drafts_fail},
-    {{"F41b", Warning, Reported,
-      "drafted tokens were reported to fail here in earlier versions, and the same server to be right without them",
-      "that this version still does it",
-      "serve without the draft, or with another cache type where the report is of one, and compare",
-      "vllm issues 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 3, "F16"},
-     kFlags | kKnownServer,
-     drafts_may_fail},
     {{"F33", Warning, Reported,
       "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
       "wrong, in version after version",
@@ -177,14 +167,6 @@ constexpr CombinationRule kRules[] = {
       "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16 W02"},
      kFlags | kVllm | kHybrid,
      reused_state},
-    {{"F33b", Note, Reported,
-      "this version keeps prefixes of a hybrid unless told otherwise, its recurrent state with them: with drafted "
-      "tokens answers after a cache hit were reported wrong",
-      "that this version does it: reported for 0.23 to 0.28; parts were fixed in 0.26",
-      "where answers are wrong, serve with --no-enable-prefix-caching and compare the same prompts",
-      "vllm issues 43559, 47194, 53505, 53912 (open)"},
-     kFlags | kVllm | kHybrid,
-     reused_by_default},
     {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
               "kvcal calibrate {model} --mtp, then kvcal export",
               "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),

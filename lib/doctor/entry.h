@@ -1,6 +1,7 @@
 // The parts of a diagnosis: the catalog entry of a log line or of a combination of facts, and where it was seen.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -120,6 +121,14 @@ struct Sign {
   const Entry* entry = nullptr;
   std::string detail;  // what is particular here: "k_scale of 12 layers"; may be empty
   std::vector<Evidence> evidence;
+  bool is_hint = false;  // it was reported of other versions, or is so where all is well, too: it counts a level less
+
+  Severity severity() const {
+    const bool lower = is_hint && entry->severity != Severity::Note;
+    return lower ? static_cast<Severity>(static_cast<int>(entry->severity) - 1) : entry->severity;
+  }
+  int weight() const { return is_hint ? std::min(entry->weight, kWeightOfHint) : entry->weight; }
+  static constexpr int kWeightOfHint = 3;
 };
 
 }  // namespace kvcal

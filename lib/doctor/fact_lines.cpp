@@ -163,8 +163,16 @@ void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidenc
   set_gpu(facts, parse_gpu(word_behind(line, at, "'", "'")), from);
 }
 
-void names_rocm(Facts& facts, std::string_view, size_t, const Evidence& from) {
-  set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, from);
+// "Automatically detected platform xpu."
+void takes_platform(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view name = word_behind(line, at, "platform ", " .,");
+  if (name == "rocm") set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, from);
+  if (name != "rocm" && name != "cuda") facts.platform = name;
+}
+
+// "Intel GPU : Intel(R) Arc(TM) Pro B70 Graphics", as reports list it.
+void names_intel(Facts& facts, std::string_view, size_t, const Evidence&) {
+  if (!facts.gpu) facts.platform = "xpu";
 }
 
 void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
@@ -215,7 +223,8 @@ constexpr std::array kFacts = {
     FactLine{"Application startup complete", says_started},
     FactLine{"device_name=", take_gpu},
     FactLine{"Your device '", gpu_in_quotes},
-    FactLine{"Automatically detected platform rocm", names_rocm},
+    FactLine{"Automatically detected platform ", takes_platform},
+    FactLine{"Intel(R) Arc(TM) ", names_intel},
     FactLine{"Platform plugin ascend is activated", names_ascend},
 };
 

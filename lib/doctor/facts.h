@@ -137,6 +137,7 @@ struct Facts {
   std::vector<TiedLogits> tied_logits;
   bool has_log = false, has_output = false;
   bool has_started = false;  // by the log
+  std::string platform;      // by the log, where it is neither CUDA nor ROCm: "xpu"
 
   /// A log tells the type of the cache.
   void take_logged_type(std::string_view type);
@@ -145,8 +146,6 @@ struct Facts {
   std::string flag_value(std::string_view name) const;  // "" when it is not given
   std::string variable(std::string_view name) const;    // of the environment; "" when it is not given
   bool is(Engine s) const { return server == s; }
-  /// What stops a server at its start did not stop this one.
-  bool has_run() const { return has_output || has_started; }
   std::string cache_text() const;  // "bfloat16, by option"
   /// Unknown without a version: Yes or No only where a version is known.
   Trait before(const EngineVersion& limit) const;

@@ -317,7 +317,7 @@ constexpr CombinationRule kRules[] = {
       "", "vLLM 0.23 or later, or another --attention-backend",
       "vllm 0.15.0 to 0.22.0 v1/attention/ops/triton_reshape_and_cache_flash.py; vllm change 43330",
       Cause::FormatUnsupported, 8},
-     kFlags | kVllm,
+     kFlags | kVllm | kAtRequest,
      half_written_out,
      "TRITON_ATTN",
      {{0, 15, 0}, {0, 23, 0}}},
@@ -348,7 +348,7 @@ constexpr CombinationRule kRules[] = {
     {{"F19", Fatal, Established, "prefill and decode servers store the cache differently", "",
       "give both the same --kv-cache-dtype, and the same scales",
       "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},
-     kFlags,
+     kFlags | kServing,
      pair_differs},
     {{"F35", Warning, Reported,
       "a hybrid whose quantized cache another server reads: wrong answers were reported where a cache in 16 bits was "

@@ -12,7 +12,8 @@ namespace {
 using enum Severity;
 using enum Confidence;
 
-bool is_blackwell(const Gpu& gpu) { return gpu.capability >= 100 && gpu.capability < 130; }
+// support_deep_gemm of vLLM 0.33.0 and configurer.py of SGLang 0.5.23 leave out Thor (11.0).
+bool has_deep_gemm_of_blackwell(const Gpu& gpu) { return gpu.capability / 10 == 10 || gpu.capability / 10 == 12; }
 
 /// The options, and the GPU with where that was said.
 Found on_gpu(const Facts& f, Found found, const std::string& detail = "") {
@@ -53,7 +54,7 @@ Found saturating_probabilities(const Facts& f) {
 Found triton_before_ada(const Facts& f) {
   const std::string backend = backend_of(f);
   const bool e4m3 = f.cache.one_scale == Trait::Yes;
-  const bool e5m2 = f.is(Engine::Vllm) && f.cache.name == "fp8_e5m2" && !f.has_run();
+  const bool e5m2 = f.is(Engine::Vllm) && f.cache.name == "fp8_e5m2";
   const bool triton = (backend.starts_with("TRITON") || backend == "triton") && (e4m3 || e5m2);
   const bool here = triton && f.gpu->capability > 0 && f.gpu->capability < 89;
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
@@ -110,6 +111,12 @@ Found products_of_nvfp4(const Facts& f) {
   return on_gpu(f, found_in_flags(f, {"tensor-parallel-size", "linear-backend"}), uneven);
 }
 
+Found sums_of_aiter(const Facts& f) {
+  const bool on = f.variable("VLLM_ROCM_USE_AITER") == "1" && f.variable("VLLM_ROCM_USE_AITER_CUSTOM_AR") != "0";
+  const bool here = f.gpu->gfx == "gfx942" && on && n_ranks(f) > 1 && looks_broken(f);
+  return here ? on_gpu(f, found_in_flags(f, {"tensor-parallel-size"})) : Found{};
+}
+
 Found fnuz_bytes(const Facts& f) {
   constexpr EngineVersion kChecked = {0, 33, 0};
   const bool here = f.gpu->gfx == "gfx942" && f.model.sparse == Trait::Yes && f.before(kChecked) != Trait::No;
@@ -121,7 +128,8 @@ Found uneven_blocks(const Facts& f) {
   const bool off = f.variable("VLLM_USE_DEEP_GEMM") == "0" || f.variable("VLLM_USE_DEEP_GEMM_E8M0") == "0" ||
                    f.variable("SGLANG_ENABLE_JIT_DEEPGEMM") == "0" ||
                    f.variable("SGLANG_ENABLE_JIT_DEEPGEMM") == "false";
-  const bool here = is_blackwell(*f.gpu) && c.declaration.block_weights && !c.uneven_block_scale.empty() && !off;
+  const bool here =
+      has_deep_gemm_of_blackwell(*f.gpu) && c.declaration.block_weights && !c.uneven_block_scale.empty() && !off;
   return here ? on_gpu(f, {true, "", {{c.path, 0, "", 1, 0}}}, c.uneven_block_scale) : Found{};
 }
 
@@ -190,7 +198,7 @@ Found nvfp4_of_datacenter(const Facts& f) {
 }
 
 Found queries_of_hopper(const Facts& f) {
-  return f.gpu->capability == 90 && !f.has_run() ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
+  return f.gpu->capability == 90 ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
 constexpr CombinationRule kRules[] = {
@@ -201,7 +209,7 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, 0.33.0 platforms/rocm.py, sglang 0.5.16 to 0.5.23; "
       "vllm issue 43562",
       Cause::FormatUnsupported, 9, "B08 LG79"},
-     kFlags | kGpu | kKnownServer | kQuantized,
+     kFlags | kGpu | kKnownServer | kQuantized | kAtRequest,
      type_of_other_gpus},
     {{"B24", Error, Reported,
       "an NVFP4 cache decoded by trtllm_mha on consumer Blackwell: right with one request, garbage with several",
@@ -278,13 +286,21 @@ constexpr CombinationRule kRules[] = {
       "vllm issue 48898, changes 38423, 48965; cutlass issue 3096", Cause::NotTheCache, 8, "W02"},
      kOutput | kCheckpoint | kGpu | kVllm,
      products_of_nvfp4},
+    {{"B32", Warning, Reported,
+      "AITER's all-reduce was reported to give wrong sums now and then: answers collapsed in the middle, and were "
+      "right "
+      "without it",
+      "that this build does it: reported in August 2026 for GLM-5.2-FP8 on eight MI300X, with AITER 0.1.19",
+      "VLLM_ROCM_USE_AITER_CUSTOM_AR=0, and compare", "aiter issue 4855, changes 4082, 4346", Cause::NotTheCache, 5},
+     kFlags | kOutput | kGpu | kVllm,
+     sums_of_aiter},
     {{"B07", Fatal, Reported,
       "MI300's FP8 has another bias: sparse attention that reads its cache as the other format gets half of every "
       "value",
       "that this version does: 0.33.0 asks the platform, in which release that began was not checked",
       "vLLM 0.33, or {control}", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
       Cause::KernelDefect, 8},
-     kFlags | kModel | kGpu | kVllm | kFp8,
+     kFlags | kModel | kGpu | kVllm | kFp8 | kServing,
      fnuz_bytes},
     {{"B09", Warning, Reported,
       "DeepGEMM on this GPU takes powers of two as scales of weights; this checkpoint has others, which are rounded, "
@@ -298,7 +314,7 @@ constexpr CombinationRule kRules[] = {
       "block-wise FP8 matrix products go wrong on this GPU with ROCm before 7.2: NaN for long prompts",
       "that ROCm is that old; anything about the KV cache", "ROCm 7.2 or later",
       "sglang 0.5.23 srt/layers/quantization/fp8_utils.py; sglang issue 28685", Cause::NotTheCache, 5},
-     kCheckpoint | kGpu | kSglang,
+     kCheckpoint | kGpu | kSglang | kServing,
      shuffled_blocks},
     {{"B11", Error, Reported, "FlashInfer's fa2 kernels were reported wrong for FP8 with keys of 192 and values of 128",
       "that this version has the fault: no version with a fix was found", kCompare, "flashinfer issue 4976",

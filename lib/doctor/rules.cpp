@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/word_list.h"
+
 namespace kvcal {
 
 namespace {
@@ -15,8 +17,7 @@ Trait served_by(const Facts& f, Engine server) {
 
 Trait has_backend(const Facts& f, std::string_view words) {
   const std::string backend = backend_of(f);
-  return backend.empty() ? Trait::Unknown
-                         : trait_of((" " + std::string(words) + " ").find(" " + backend + " ") != std::string::npos);
+  return backend.empty() ? Trait::Unknown : trait_of(has_word(words, backend));
 }
 
 Trait runs_version(const Facts& f, const EngineVersions& versions) {
@@ -92,6 +93,11 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
   if (!rule.backends.empty()) take(has_backend(facts, rule.backends), "the attention backend (the server's log)");
   if (rule.versions != EngineVersions{}) take(runs_version(facts, rule.versions), "the server's version (--server)");
   return result;
+}
+
+bool is_refuted(const CombinationRule& rule, const Facts& facts) {
+  if (rule.entry.severity != Severity::Fatal || (rule.needs & kServing) != 0 || facts.seen(rule.entry.id)) return false;
+  return facts.has_output || (facts.has_started && (rule.needs & kAtRequest) == 0);
 }
 
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail) {

@@ -36,12 +36,16 @@ enum Needs : unsigned {
   kAllFlags = 1u << 18,    // and none may stand in a file that was not given: for what goes by an option's absence
   kFp8 = 1u << 19,         // the cache holds FP8 values, whatever scales they have
   kMisread = 1u << 20,     // the backend multiplies rows of MLA that nothing was divided by
+  // Of what is fatal, where it does not stop a server at its start:
+  kAtRequest = 1u << 21,  // but at a request
+  kServing = 1u << 22,    // the server runs, and answers are wrong
 };
 
 struct Found {
   bool holds = false;
   std::string detail = "";
   std::vector<Evidence> evidence = {};
+  bool is_hint = false;  // Sign::is_hint
 };
 
 struct CombinationRule {
@@ -72,6 +76,9 @@ struct Applies {
   std::string open;        // where it is not known: "a serve command, config.json"
 };
 Applies applies(const CombinationRule& rule, const Facts& facts);
+
+/// Of a rule that says why the server stops: log or answer show that it did not.
+bool is_refuted(const CombinationRule& rule, const Facts& facts);
 
 /// For rules: holds, with the options as evidence.
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail = "");

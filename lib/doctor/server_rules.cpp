@@ -23,7 +23,6 @@ Found heads_not_native(const Facts& f) {
 Found head_width(const Facts& f) {
   constexpr EngineVersion kWider = {0, 22, 0};
   constexpr std::array<int64_t, 3> kWidths = {64, 128, 256};
-  if (f.has_run()) return {};
   for (const int64_t width : {f.model.head_dim, f.model.global_head_dim}) {
     const bool taken = std::ranges::find(kWidths, width) != kWidths.end();
     if (width > 0 && !taken && f.model.latent == Trait::No && (width != 512 || f.before(kWider) == Trait::Yes))
@@ -55,8 +54,10 @@ Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cach
 
 // Where layers differ in width, scales of one lie where those of another are looked for.
 Found token_scales_of_widths(const Facts& f) {
-  const bool here = f.cache.name.ends_with("_per_token_head") && f.model.head_widths_differ == Trait::Yes;
-  return here ? found_in_flags(f, {"kv-cache-dtype"}, f.version ? "vLLM " + str(*f.version) : "") : Found{};
+  if (!f.cache.name.ends_with("_per_token_head") || f.model.head_widths_differ != Trait::Yes) return {};
+  Found found = found_in_flags(f, {"kv-cache-dtype"}, f.version ? "vLLM " + str(*f.version) : "");
+  found.is_hint = f.before({0, 25, 2}) != Trait::Yes;
+  return found;
 }
 
 Found first_v1(const Facts& f) {
@@ -85,6 +86,28 @@ Found two_types(const Facts& f) {
   return found_in_flags(f, {"kv-cache-dtype"}, f.cache.open);
 }
 
+Found refuted_stops(const Facts& f) {
+  Found found;
+  for (const auto rules : rule_tables())
+    for (const CombinationRule& rule : rules) {
+      const bool known = rule.entry.confidence == Established;
+      if (!known || !is_refuted(rule, f) || applies(rule, f).all != Trait::Yes || !rule.when(f).holds) continue;
+      found = {true, found.detail + (found.holds ? ", " : "") + std::string(rule.entry.id), {}};
+    }
+  return found;
+}
+
+bool is_uncovered_hardware(const Facts& f) {
+  const std::string device = f.flag_value("device");
+  const bool named = !device.empty() && device != "auto" && !device.starts_with("cuda");
+  return !f.platform.empty() || named || backend_of(f) == "intel_xpu";
+}
+
+Found uncovered_hardware(const Facts& f) {
+  if (!is_uncovered_hardware(f)) return {};
+  return found_in_flags(f, {"device", "attention-backend"}, f.platform.empty() ? f.flag_value("device") : f.platform);
+}
+
 // What takes blocks of the cache elsewhere and back can break them, whatever their type.
 bool hands_blocks_over(const Facts& f) {
   return std::ranges::any_of(std::array{"kv-transfer-config", "kv-offloading-size", "enable-hierarchical-cache",
@@ -110,7 +133,7 @@ constexpr CombinationRule kRules[] = {
       "CUTLASS_MLA takes an FP8 cache only with scales of 1.0, and stops at the first other one",
       "that scales other than 1.0 are loaded", "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA",
       "vllm 0.33.0 mla/cutlass_mla.py", Cause::LatentAttention, 6},
-     kFlags | kVllm | kStaticFp8,
+     kFlags | kVllm | kStaticFp8 | kAtRequest,
      found_with_backend,
      "CUTLASS_MLA"},
     {{"B15", Fatal, Established, "FLASH_ATTN_MLA takes no quantized cache", "",
@@ -163,19 +186,12 @@ constexpr CombinationRule kRules[] = {
      "FLASH_ATTN FLASH_ATTN_VLLM_V1",
      {.until = {0, 19, 1}}},
     {{"B22", Error, Reported,
-      "scales per token and head, and layers whose heads differ in width: scales were reported to be read from wrong "
-      "places",
-      "that this version does it: reported up to 0.25.1", "a vLLM after 0.25.1, or {control}",
-      "vllm issue 49716, change 44455", Cause::KernelDefect, 8, "B25"},
-     kFlags | kVllm | kQuantized,
-     token_scales_of_widths,
-     "",
-     {.until = {0, 25, 2}}},
-    {{"B25", Warning, Reported,
-      "scales per token and head, and layers whose heads differ in width: wrong pieces in sound answers were reported, "
-      "with prefix caching while the cache was full, without it among the first tokens",
-      "that this version does it: reported for 0.26", "{control}, and compare",
-      "vllm issues 50702, 50749; change 51091, of layers that share another's cache", Cause::KernelDefect, 5},
+      "scales per token and head, and layers whose heads differ in width: up to 0.25.1 scales were reported to be read "
+      "from wrong places, in 0.26 wrong pieces in sound answers, with prefix caching while the cache was full, without "
+      "it among the first tokens",
+      "that this version does it", "{control}, and compare",
+      "vllm issues 49716, 50702, 50749; change 44455, and 51091 of layers that share another's cache",
+      Cause::KernelDefect, 8},
      kFlags | kVllm | kQuantized,
      token_scales_of_widths},
     {{"B27", Error, Established,
@@ -237,6 +253,17 @@ constexpr CombinationRule kRules[] = {
       "give the log of this command alone", "options of the serve command; the server's log"},
      kLog,
      two_types},
+    {{"W05", Warning, Established,
+      "by these inputs the server would have stopped, but the log or an answer shows that it ran: they are not of one "
+      "run, or it is another build",
+      "which of them is so", "give what is of one run; kvcal explain ID says what would stop it", "the findings named"},
+     0,
+     refuted_stops},
+    {{"W06", Note, Established,
+      "this program has no rules for this hardware, only for NVIDIA's and AMD's GPUs: what it says holds on any",
+      "that the cache is fine: serve once with one in 16 bits, and compare", "", "server's log or command"},
+     0,
+     uncovered_hardware},
     {{"F40", Error, Reported,
       "LMCache misreads how vLLM lays out keys and values since 0.26: what it hands back is wrong, without an error, "
       "whatever the cache's type",

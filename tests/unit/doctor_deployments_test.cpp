@@ -230,13 +230,19 @@ void expect_known(const Deployment& deployment, const Diagnosis& d) {
     EXPECT_FALSE(skipped.missing.empty()) << skipped.id << " does not say what would settle it\n" << deployment.text();
 }
 
+/// What stops a server is not said of one that answered.
+Deployment not_run(Deployment deployment) {
+  deployment.output.clear();
+  return deployment;
+}
+
 /// With a type that a fix advises in place of the command's: not what is there, and no new stop.
 void expect_useful_fixes(const Deployment& deployment, const Diagnosis& d) {
   const std::string option = "--kv-cache-dtype ";
   const auto stops = [](const Diagnosis& of) {
     Ids ids;
     for (const Sign& sign : of.findings)
-      if (sign.entry->severity == Severity::Fatal && !of.facts.seen(sign.entry->id)) ids.insert(sign.entry->id);
+      if (sign.severity() == Severity::Fatal && !of.facts.seen(sign.entry->id)) ids.insert(sign.entry->id);
     return ids;
   };
   for (const Sign& sign : d.findings) {
@@ -249,12 +255,12 @@ void expect_useful_fixes(const Deployment& deployment, const Diagnosis& d) {
         fix.substr(at + option.size(), fix.find_first_of(" ,;)", at + option.size()) - at - option.size());
     EXPECT_NE(value, d.facts.flag_value("kv-cache-dtype")) << sign.entry->id << ": " << fix << "\n"
                                                            << deployment.text();
-    Deployment after = deployment;
-    after.command += " --kv-cache-dtype=" + value;  // the last one counts
+    Deployment after = not_run(deployment);
     after.log.clear();
+    after.command += " --kv-cache-dtype=" + value;  // the last one counts
     if (const size_t old = after.command.find(option); old != std::string::npos)
       after.command.erase(old, after.command.find(' ', old + option.size()) - old);
-    const Ids before = stops(d), then = stops(after.diagnose());
+    const Ids before = stops(not_run(deployment).diagnose()), then = stops(after.diagnose());
     EXPECT_TRUE(std::ranges::includes(before, then)) << sign.entry->id << ": " << fix << "\n" << after.text();
   }
 }

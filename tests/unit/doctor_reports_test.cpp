@@ -88,5 +88,17 @@ TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
   EXPECT_FALSE(explained_by(d, Cause::ScalesMissing));
 }
 
+TEST(Doctor, SaysInJsonWhatToCompareFirst) {
+  const auto compared = [](const std::string& answer) {
+    Doctor doctor;
+    doctor.add_output("answer", answer);
+    return diagnosis_json(doctor.diagnose())["compare_first"].dump().substr(0, 30);
+  };
+  EXPECT_EQ(compared("Paris lies on the Seine."), "null");
+  EXPECT_EQ(
+      compared("I look again. I look again. I look again. I look again. I look again. I look again. I look again. "),
+      "\"a cache that is not quantized");
+}
+
 }  // namespace
 }  // namespace kvcal
