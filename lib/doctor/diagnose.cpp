@@ -182,6 +182,7 @@ void Doctor::add_scale_file(const std::filesystem::path& path) {
 void Doctor::add_output(const std::string& name, std::string_view text) {
   facts_.has_output = true;
   std::vector<ResponseText> responses = responses_in(text);
+  facts_.has_answer |= !responses.empty() || is_text_of_model(text);
   if (responses.empty()) responses.push_back({std::string(text), {}});
   for (const ResponseText& response : responses) {
     if (response.only_reasoning) facts_.unanswered.push_back({name, response.finish_reason});

@@ -43,7 +43,9 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
   const size_t begin = line.rfind('\n', at);
   const std::optional<ServeCommand> command =
       find_serve_command(line.substr(begin == std::string_view::npos ? 0 : begin + 1));
-  if (command && command->words.size() >= 2) take_logged(facts, *command, from);
+  if (!command || command->words.size() < 2) return;
+  facts.has_started = false;
+  take_logged(facts, *command, from);
 }
 
 bool is_of_name(char c) { return is_letter_or_digit(c) || c == '_'; }
@@ -179,7 +181,12 @@ void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set
 
 void names_ascend(Facts& facts, std::string_view, size_t, const Evidence&) { facts.of_ascend = true; }
 
+// What an earlier start came to says nothing of this one, which may have other options.
+void begins_start(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = false; }
+
 void says_started(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = true; }
+
+void says_failed(Facts& facts, std::string_view, size_t, const Evidence&) { facts.start_failed = true; }
 
 constexpr std::array kFacts = {
     FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
@@ -220,7 +227,15 @@ constexpr std::array kFacts = {
     FactLine{"data type to store kv cache", dtype_of_vllm},
     FactLine{"Using KV cache dtype:", dtype_of_sglang},
     FactLine{"Load weight begin. avail mem=", names_sglang},
+    FactLine{"vLLM API server version", begins_start},
+    FactLine{"server_args=", begins_start},
     FactLine{"Application startup complete", says_started},
+    FactLine{"Application startup failed", says_failed},
+    FactLine{"EngineCore failed to start", says_failed},
+    FactLine{"Engine core initialization failed", says_failed},
+    FactLine{"Engine process failed to start", says_failed},
+    FactLine{"WorkerProc failed to start", says_failed},
+    FactLine{" scheduler is dead. Please check if there are relevant logs", says_failed},
     FactLine{"device_name=", take_gpu},
     FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform ", takes_platform},

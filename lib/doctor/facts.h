@@ -136,8 +136,10 @@ struct Facts {
   std::vector<UnansweredOutput> unanswered;
   std::vector<TiedLogits> tied_logits;
   bool has_log = false, has_output = false;
-  bool has_started = false;  // by the log
-  std::string platform;      // by the log, where it is neither CUDA nor ROCm: "xpu"
+  bool has_answer = false;    // the output is text of a model, and no error of what stands in front of it
+  bool has_started = false;   // by each log, the last start that it shows went through
+  bool start_failed = false;  // by a log, some start did
+  std::string platform;       // by the log, where it is neither CUDA nor ROCm: "xpu"
 
   /// A log tells the type of the cache.
   void take_logged_type(std::string_view type);

@@ -65,7 +65,10 @@ Found before_ampere(const Facts& f) {
   constexpr EngineVersion kFloor = {0, 24, 0};
   const int capability = f.gpu->capability;
   const bool here = capability > 0 && (capability < 75 || (capability < 80 && f.before(kFloor) != Trait::Yes));
-  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
+  if (!here) return {};
+  Found found = on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f));
+  found.is_hint = capability >= 75 && !f.version;
+  return found;
 }
 
 /// Where a quantized cache was reported to go wrong under CUDA graphs and to be right without.
@@ -250,16 +253,17 @@ constexpr CombinationRule kRules[] = {
       6},
      kFlags | kGpu | kVllm | kStaticFp8,
      saturating_probabilities},
-    {{"B03", Fatal, Established, "Triton needs compute capability 8.9 for this FP8 cache: the server does not start",
+    {{"B03", Fatal, Established,
+      "Triton needs compute capability 8.9 for this FP8 cache: the server does not start, or the first request ends it",
       "", "{control}, or --attention-backend FLASHINFER",
       "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8, "LG24"},
-     kFlags | kGpu | kFp8,
+     kFlags | kGpu | kFp8 | kAtRequest,
      triton_before_ada},
     {{"B20", Fatal, Established, "no attention backend of vLLM takes this FP8 cache on this GPU", "",
       "{control}; on compute capability 7.5 vLLM 0.23 with --attention-backend FLASHINFER",
       "vllm 0.16.0 to 0.33.0 v1/attention/backends/flashinfer.py, triton_attn.py; vllm issue 47549",
       Cause::FormatUnsupported, 9, "B03 LG24"},
-     kFlags | kGpu | kVllm | kStaticFp8,
+     kFlags | kGpu | kVllm | kStaticFp8 | kAtRequest,
      before_ampere},
     {{"B21", Warning, Reported,
       "a quantized cache and CUDA graphs: here random output or illegal accesses were reported, where runs without "

@@ -75,8 +75,10 @@ int rank_of(std::string_view line) {
 LogReader::LogReader(std::string file, Facts& facts)
     : file_(std::move(file)),
       facts_(facts),
-      scanner_(needles().matcher, [this](const FoundLine& line) { take(line); }) {
+      scanner_(needles().matcher, [this](const FoundLine& line) { take(line); }),
+      others_started_(!facts.has_log || facts.has_started) {
   facts_.has_log = true;
+  facts_.has_started = false;
 }
 
 void LogReader::take(const FoundLine& line) {
@@ -110,6 +112,7 @@ void LogReader::take_line(const FoundLine& line, size_t index) {
 
 void LogReader::finish() {
   scanner_.finish();
+  facts_.has_started &= others_started_;
   for (const auto& [id, ranks] : ranks_)
     facts_.lines[id].evidence.back().n_ranks = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), true));
 }

@@ -27,6 +27,7 @@ class LogReader {
   std::string file_;
   Facts& facts_;
   LogScanner scanner_;
+  const bool others_started_;  // each log before this one ends after a start that went through
   std::map<std::string_view, std::vector<bool>> ranks_;  // by id: which ranks printed it
 };
 

@@ -87,6 +87,22 @@ std::vector<ResponseText> responses_in(std::string_view text) {
   return responses;
 }
 
+bool is_text_of_model(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) return false;
+  text.remove_prefix(first);
+  if (text.starts_with("data:") || text.starts_with("event:")) return text.find("\"choices\"") != text.npos;
+  for (const std::string_view error : {"curl: (", "Error:", "HTTP/", "Internal Server Error", "Bad Gateway",
+                                       "Service Unavailable", "Gateway Time", "Not Found", "upstream ", "no healthy",
+                                       "Traceback (most recent call last)", "<html", "<HTML", "<!DOCTYPE", "<!doctype"})
+    if (text.starts_with(error)) return false;
+  if (text.front() != '{') return true;
+  const Json json = or_nothing([&] { return parse_json(text); });
+  for (const char* key : {"error", "detail", "choices"})  // of vLLM and SGLang, of FastAPI; none was chosen
+    if (find_member(json, key) != nullptr) return false;
+  return text_at(json, "object") != "error";  // of their versions before {"error": ...}
+}
+
 int64_t token_at(const ResponseText& response, size_t byte) {
   size_t end = 0;
   for (size_t i = 0; i < response.tokens.size(); ++i)

@@ -21,6 +21,9 @@ struct ResponseText {
 /// Of chat completions and of completions. Empty for a text that is no such response: it is then the output itself.
 std::vector<ResponseText> responses_in(std::string_view text);
 
+/// Whether a text without choices is what a model wrote: neither empty nor the error of a server, a proxy or curl.
+bool is_text_of_model(std::string_view text);
+
 /// The token that holds this byte of the text; -1 where tokens are not known.
 int64_t token_at(const ResponseText& response, size_t byte);
 

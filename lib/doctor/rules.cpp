@@ -96,8 +96,11 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
 }
 
 bool is_refuted(const CombinationRule& rule, const Facts& facts) {
-  if (rule.entry.severity != Severity::Fatal || (rule.needs & kServing) != 0 || facts.seen(rule.entry.id)) return false;
-  return facts.has_output || (facts.has_started && (rule.needs & kAtRequest) == 0);
+  if (rule.entry.severity != Severity::Fatal || (rule.needs & kServing) != 0 || facts.start_failed) return false;
+  const bool seen = std::ranges::any_of(facts.lines, [&](const auto& line) {
+    return line.first == rule.entry.id || has_word(rule.entry.supersedes, line.first);
+  });
+  return !seen && (facts.has_answer || (facts.has_started && (rule.needs & kAtRequest) == 0));
 }
 
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail) {

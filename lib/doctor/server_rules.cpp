@@ -87,12 +87,16 @@ Found two_types(const Facts& f) {
 }
 
 Found refuted_stops(const Facts& f) {
-  Found found;
+// Of stops that were reported or inferred alone it is no surprise that they did not happen.
+  Found found = {.is_hint = true};
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
-      const bool known = rule.entry.confidence == Established;
-      if (!known || !is_refuted(rule, f) || applies(rule, f).all != Trait::Yes || !rule.when(f).holds) continue;
-      found = {true, found.detail + (found.holds ? ", " : "") + std::string(rule.entry.id), {}};
+      if (!is_refuted(rule, f) || applies(rule, f).all != Trait::Yes) continue;
+      const Found stop = rule.when(f);
+      if (!stop.holds) continue;
+      found.detail += (found.holds ? ", " : "") + std::string(rule.entry.id);
+      found.holds = true;
+      found.is_hint &= rule.entry.confidence != Established || stop.is_hint;
     }
   return found;
 }
@@ -254,8 +258,8 @@ constexpr CombinationRule kRules[] = {
      kLog,
      two_types},
     {{"W05", Warning, Established,
-      "by these inputs the server would have stopped, but the log or an answer shows that it ran: they are not of one "
-      "run, or it is another build",
+      "by these inputs the server stops, or was reported to, but the log or an answer shows that it ran: they are not "
+      "of one run, or this build does not stop",
       "which of them is so", "give what is of one run; kvcal explain ID says what would stop it", "the findings named"},
      0,
      refuted_stops},

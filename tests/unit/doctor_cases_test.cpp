@@ -91,6 +91,7 @@ Diagnosis run_case(const Sections& sections, const std::filesystem::path& scratc
     doctor.add_scale_file(scratch / "scales.json");
   }
   if (sections.contains("log")) doctor.add_log("server.log", reading(sections.at("log")));
+  if (sections.contains("log2")) doctor.add_log("later.log", reading(sections.at("log2")));
   for (const char* name : {"output", "output2"})
     if (sections.contains(name)) doctor.add_output(name, sections.at(name));
   return doctor.diagnose();
