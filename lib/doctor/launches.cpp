@@ -25,9 +25,26 @@ bool has_line(std::string_view text, std::string_view begin) {
   return false;
 }
 
-/// The first document, which may be JSON; null where there is none.
+/// JSON's scalars as parse_yaml() gives them.
+void make_texts(Json& value) {
+  if (value.is_number() || value.is_boolean()) value = value.dump();
+  if (!value.is_structured()) return;
+  for (Json& item : value) make_texts(item);
+}
+
+/// Of JSON or YAML. JSON is read as such: libyaml takes no surrogates ("\ud83d\ude00"), and looks for templates.
+std::vector<Json> documents_of(std::string_view text) {
+  constexpr JsonLimits kLimits = {.max_depth = 64, .max_values = size_t{1} << 20};
+  const bool begins = text.starts_with("{") || text.starts_with("[");
+  Json json = begins ? or_nothing([&] { return parse_json(text, kLimits); }) : Json();
+  if (!json.is_structured()) return parse_yaml(text);
+  make_texts(json);
+  return {std::move(json)};
+}
+
+/// The first document; null where there is none.
 Json first_or_null(std::string_view text) {
-  std::vector<Json> documents = or_nothing([&] { return parse_yaml(text); });
+  std::vector<Json> documents = or_nothing([&] { return documents_of(text); });
   return documents.empty() ? Json() : std::move(documents[0]);
 }
 
@@ -145,7 +162,7 @@ bool is_option_of_servers(std::string_view name) {
 
 /// What --config of vLLM and SGLang reads: options as one mapping. Nothing for other YAML.
 std::optional<ServeCommand> options_of_file(std::string_view text) {
-  const std::vector<Json> documents = parse_yaml(text);
+  const std::vector<Json> documents = documents_of(text);
   if (documents.size() != 1 || !documents[0].is_object()) return std::nullopt;
   std::vector<std::string> words;
   bool is_known = false;
@@ -184,7 +201,7 @@ Launches read_manifest(std::string_view text) {
   Launches launches;
   launches.kind = kind_by_keys(text);
   if (launches.kind.empty()) launches.kind = kChart;
-  for (const Json& document : parse_yaml(text)) Reader(launches).visit(document, "", false);
+  for (const Json& document : documents_of(text)) Reader(launches).visit(document, "", false);
   return launches;
 }
 

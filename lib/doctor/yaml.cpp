@@ -7,32 +7,27 @@
 #include <new>
 #include <string>
 
+#include "doctor/chart_templates.h"
+
 namespace kvcal {
 namespace {
 
 constexpr int kDeepest = 64;
-constexpr size_t kMostKeys = 1024, kMostBytes = size_t{16} << 20;
+constexpr size_t kMostKeys = 1024, kMostBytes = size_t{16} << 20, kMostTags = 32;
+constexpr std::string_view kTag = "%TAG";
 
-/// A line of a template's words alone becomes an empty one, and a value that begins with them a text in quotes.
-std::string without_templates(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    const size_t begin = line.find("{{"), end = line.find_last_not_of(" \t\r") + 1;
-    const std::string_view before = line.substr(0, begin);
-    const bool is_alone = before.find_first_not_of(" \t") == before.npos && line.substr(0, end).ends_with("}}");
-    if (begin == line.npos || (!is_alone && !before.ends_with(": ") && !before.ends_with("- "))) {
-      out += line;
-    } else if (!is_alone) {
-      out += std::string(before) + "'";
-      for (const char c : line.substr(begin, std::min(line.find(" #", begin), end) - begin))
-        out += c == '\'' ? "''" : std::string(1, c);
-      out += "'";
-    }
-    out += '\n';
-  }
-  return out;
+/// libyaml compares each one with all before it.
+void refuse_many_tags(std::string_view text) {
+  size_t n_tags = 0;
+  for (size_t at = text.find(kTag); at != text.npos; at = text.find(kTag, at + 1))
+    if (++n_tags > kMostTags)
+      fail("line " + std::to_string(std::ranges::count(text.substr(0, at), '\n') + 1) + " is one %TAG too many");
+}
+
+/// As libyaml wants it: one byte of Latin-1 in a comment is no reason to refuse a file.
+std::string with_valid_characters(std::string_view text) {
+  const std::string quoted = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return parse_json(quoted).get<std::string>();
 }
 
 class Reader {
@@ -70,10 +65,17 @@ class Reader {
     yaml_event_delete(&event_);
     if (yaml_parser_parse(&parser_, &event_) != 0) return event_.type;
     if (parser_.error == YAML_MEMORY_ERROR) throw std::bad_alloc();
-    const bool is_text = parser_.error != YAML_READER_ERROR;  // bytes that are none have no mark
-    const std::string_view before = text_.substr(0, is_text ? 0 : parser_.problem_offset);
-    refuse(is_text ? parser_.problem_mark.line : static_cast<size_t>(std::ranges::count(before, '\n')),
-           std::string("is no YAML: ") + parser_.problem);
+    refuse(line_of_problem(), std::string("is no YAML: ") + parser_.problem);
+  }
+
+  /// What is wrong with characters begins where their text does, and is noticed lines later; the end of the file is in
+  /// no line.
+  size_t line_of_problem() const {
+    const auto n_lines = [](std::string_view text) { return static_cast<size_t>(std::ranges::count(text, '\n')); };
+    if (parser_.error == YAML_READER_ERROR) return n_lines(text_.substr(0, parser_.problem_offset));
+    const bool begins_before = parser_.error == YAML_SCANNER_ERROR && parser_.context != nullptr;
+    const size_t line = begins_before ? parser_.context_mark.line : parser_.problem_mark.line;
+    return std::min(line, std::max<size_t>(n_lines(text_), 1) - 1);
   }
 
   static std::string text_of(const yaml_char_t* name) {
@@ -177,7 +179,8 @@ class Reader {
 }  // namespace
 
 std::vector<Json> parse_yaml(std::string_view text) {
-  const std::string plain = without_templates(text);
+  refuse_many_tags(text);
+  const std::string plain = without_templates(with_valid_characters(text));
   return Reader(plain).documents();
 }
 

@@ -44,6 +44,18 @@ TEST(Launch, inspected_containers) {
       "vLLM 0.27.1 X: kv-cache-dtype=fp8 | VLLM_USE_V1=1");
 }
 
+TEST(Launch, manifests_in_json) {
+  const auto pod = [](const std::string& argument) {
+    return R"({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"image": "vllm/vllm-openai:v0.28.0",
+               "args": ["--model", "X", "--tensor-parallel-size", 2, "--chat-template", ")" +
+           argument + "\"]}]}}";
+  };
+  EXPECT_EQ(shown(pod("\\ud83d\\ude00")), "vLLM 0.28.0 X: chat-template=\xf0\x9f\x98\x80 tensor-parallel-size=2");
+  EXPECT_EQ(shown(pod("User: {{ m.content }}")),
+            "vLLM 0.28.0 X: chat-template=User: {{ m.content }} tensor-parallel-size=2");
+  EXPECT_EQ(kind_of_input(pod("{{ m.content }}"), true), InputKind::Command);
+}
+
 TEST(Launch, files_of_options) {
   EXPECT_EQ(shown("# --config\nmodel: X\nkv_cache_dtype: fp8\nenforce-eager: true\ntrust-remote-code: false\n"
                   "speculative-config:\n  method: mtp\n"),

@@ -25,6 +25,20 @@ TEST(Yaml, of_all_kinds) {
             R"({"a":[{"c":"e"}],"f":["e",{"c":"e"}]}{"g":null})");
 }
 
+TEST(Yaml, with_templates_where_values_and_texts_stand) {
+  const auto json = [](const char* text) { return parse_yaml(text).at(0).dump(); };
+  EXPECT_EQ(json("a:  {{ .b }}\nc:\n-   {{ .d }}\n-  {{ .e }} # x\n"),
+            R"({"a":"{{ .b }}","c":["{{ .d }}","{{ .e }}"]})");
+  EXPECT_EQ(json("a: \"tok: {{ .x }}\"\nb: 'it''s: {{ .y }}'\nc: [\"d\", \"{% for %}User: {{ m.content }}\"]\n"),
+            R"({"a":"tok: {{ .x }}","b":"it's: {{ .y }}","c":["d","{% for %}User: {{ m.content }}"]})");
+  EXPECT_EQ(json("a: [\"b\n  User: {{ .x }}\", c] # it's 'd\ne: the 'n\nf: {{ .y }}\n"),
+            R"({"a":["b User: {{ .x }}","c"],"e":"the 'n","f":"{{ .y }}"})");
+  EXPECT_EQ(json("a: |-\n  'b: {{ .x }}\n{{ if .y }}\n  c\nd: {{ .z }}\n"),
+            R"({"a":"'b: {{ .x }}\n\nc","d":"{{ .z }}"})");
+  EXPECT_EQ(json("- a: >\n    b\n  c: {{ .x }}\n"), R"([{"a":"b\n","c":"{{ .x }}"}])");
+  EXPECT_EQ(json("a: b # caf\xe9\nc: \"\xff\"\n"), "{\"a\":\"b\",\"c\":\"\xef\xbf\xbd\"}");
+}
+
 std::string repeated(const char* text, int n) {
   std::string all;
   for (int i = 0; i < n; ++i) all += text;
@@ -42,10 +56,12 @@ TEST(Yaml, that_is_broken_or_hostile_is_refused_in_a_line) {
   for (int i = 0; i < 2000; ++i) keys += "k" + std::to_string(i) + ": 1\n";
   const std::pair<std::string, const char*> texts[] = {
       {"a: *b\n", "line 1 has an alias without its anchor"},
-      {"a: [1, 2\n", "line 2 is no YAML: did not find expected ',' or ']'"},
-      {"a: \"b\n", "line 2 is no YAML: found unexpected end of stream"},
+      {"a: [1, 2\n", "line 1 is no YAML: did not find expected ',' or ']'"},
+      {"a: \"b\n", "line 1 is no YAML: found unexpected end of stream"},
       {"a: b: c\n", "line 1 is no YAML: mapping values are not allowed in this context"},
-      {"a: {b}\nc\n", "line 3 is no YAML: could not find expected ':'"},
+      {"a: {b}\nc\n", "line 2 is no YAML: could not find expected ':'"},
+      {"a: !e!f x\n", "line 1 is no YAML: found undefined tag handle"},
+      {repeated("# x\n%TAG !a! b:\r", 40) + "---\na: b\n", "line 34 is one %TAG too many"},
       {"a:\n- \x01\n", "line 2 is no YAML: control characters are not allowed"},
       {"a: {[b]: c}\n", "line 1 has a key that is no text"},
       {repeated("- ", 100), "line 1 is nested too deeply"},

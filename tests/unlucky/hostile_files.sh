@@ -117,6 +117,8 @@ cheap "doctor, lines" "$kvcal" doctor log.txt
 copies 700000 'docker run x ' >log.txt && cheap "doctor, containers" "$kvcal" doctor log.txt
 { echo 'services: &a {image: vllm, x: [y, y, y, y, y, y, y, y]}' && echo 'b:' && yes ' - *a' | head -n 150000; } >compose.yml
 cheap "doctor, aliases" "$kvcal" doctor compose.yml
+awk 'BEGIN { for (i = 0; i < 200000; ++i) print "%TAG !t" i "! x:"; print "---\nservices: {a: {image: vllm/vllm-openai}}" }' >tags.yml
+cheap "doctor, tags" "$kvcal" doctor tags.yml
 mkdir adapter && copies 2000000 '"q",' | sed 's/^/{"peft_type": "LORA", "r": 2147483646, "target_modules": [/; s/$/"q"]}/' >adapter/adapter_config.json
 cheap "adapter, doctor" "$kvcal" doctor adapter
 cheap "adapter, fold" "$kvcal" fold whole --stats s.kvstats --adapter adapter -o folded
