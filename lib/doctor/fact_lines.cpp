@@ -169,12 +169,12 @@ void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidenc
 void takes_platform(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
   const std::string_view name = word_behind(line, at, "platform ", " .,");
   if (name == "rocm") set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, from);
-  if (name != "rocm" && name != "cuda") facts.platform = name;
+  facts.platform = name;
 }
 
-// "Intel GPU : Intel(R) Arc(TM) Pro B70 Graphics", as reports list it.
+// "Intel GPU : Intel(R) Arc(TM) Pro B70 Graphics", as reports list it: beside another GPU, too.
 void names_intel(Facts& facts, std::string_view, size_t, const Evidence&) {
-  if (!facts.gpu) facts.platform = "xpu";
+  if (!facts.gpu && facts.platform.empty()) facts.platform = "xpu";
 }
 
 void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }

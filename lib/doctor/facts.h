@@ -139,7 +139,7 @@ struct Facts {
   bool has_answer = false;    // the output is text of a model, and no error of what stands in front of it
   bool has_started = false;   // by each log, the last start that it shows went through
   bool start_failed = false;  // by a log, some start did
-  std::string platform;       // by the log, where it is neither CUDA nor ROCm: "xpu"
+  std::string platform;       // by the log: "cuda", "rocm", "xpu"
 
   /// A log tells the type of the cache.
   void take_logged_type(std::string_view type);

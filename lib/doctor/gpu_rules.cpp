@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/letter_case.h"
+#include "base/word_list.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -22,11 +23,18 @@ Found on_gpu(const Facts& f, Found found, const std::string& detail = "") {
   return found;
 }
 
+/// Of a variable as vLLM's envs.py reads those of AITER; most are on where nothing is said.
+bool is_on(const Facts& f, std::string_view variable, std::string_view otherwise) {
+  const std::string given = f.variable(variable);
+  return has_word("true 1", lower_case(given.empty() ? otherwise : given));
+}
+bool uses_aiter(const Facts& f) { return is_on(f, "VLLM_ROCM_USE_AITER", "0"); }
+
 std::string version_text(const Facts& f) { return f.version ? "vLLM " + str(*f.version) : "version unknown"; }
 
 // ROCM_AITER_MLA lists fp8_e5m2, the other backends for MLA do not (0.24.0 to 0.33.0).
 Found e5m2_on_rocm(const Facts& f) {
-  const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || f.variable("VLLM_ROCM_USE_AITER") == "1";
+  const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || uses_aiter(f);
   const bool here = f.gpu->rocm && !aiter && f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"})) : Found{};
 }
@@ -115,7 +123,7 @@ Found products_of_nvfp4(const Facts& f) {
 }
 
 Found sums_of_aiter(const Facts& f) {
-  const bool on = f.variable("VLLM_ROCM_USE_AITER") == "1" && f.variable("VLLM_ROCM_USE_AITER_CUSTOM_AR") != "0";
+  const bool on = uses_aiter(f) && is_on(f, "VLLM_ROCM_USE_AITER_CUSTOM_AR", "1");
   const bool here = f.gpu->gfx == "gfx942" && on && n_ranks(f) > 1 && looks_broken(f);
   return here ? on_gpu(f, found_in_flags(f, {"tensor-parallel-size"})) : Found{};
 }

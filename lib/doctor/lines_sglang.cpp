@@ -31,7 +31,7 @@ constexpr LogLine kLines[] = {
     {"Defaulting to KV cache scaling factors = 1.0 for all layers|Loaded scaling factors intended for KV cache dtype|"
      "but LLM engine is currently running with TP size|KV cache scales map for TP rank",
      {"LG53", Error, Established,
-      "the JSON of scales was refused, for its cache type, ranks or layers: every layer serves with 1.0", "", kJson,
+      "the JSON of scales was not taken, and every layer serves with 1.0; the lines before say why", "", kJson,
       kWeights, Cause::ScalesNotLoaded, 9}},
     {"scaling factors belonging to different",
      {"LG57", Error, Established, "the JSON of scales names another model type", "", kJson, kWeights,

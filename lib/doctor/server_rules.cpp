@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/letter_case.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -86,8 +87,8 @@ Found two_types(const Facts& f) {
   return found_in_flags(f, {"kv-cache-dtype"}, f.cache.open);
 }
 
-Found refuted_stops(const Facts& f) {
 // Of stops that were reported or inferred alone it is no surprise that they did not happen.
+Found refuted_stops(const Facts& f) {
   Found found = {.is_hint = true};
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
@@ -101,15 +102,13 @@ Found refuted_stops(const Facts& f) {
   return found;
 }
 
-bool is_uncovered_hardware(const Facts& f) {
-  const std::string device = f.flag_value("device");
-  const bool named = !device.empty() && device != "auto" && !device.starts_with("cuda");
-  return !f.platform.empty() || named || backend_of(f) == "intel_xpu";
-}
-
+// vLLM and SGLang say "cuda" of AMD's GPUs as well; llama.cpp's --device names one of several.
 Found uncovered_hardware(const Facts& f) {
-  if (!is_uncovered_hardware(f)) return {};
-  return found_in_flags(f, {"device", "attention-backend"}, f.platform.empty() ? f.flag_value("device") : f.platform);
+  if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
+  std::string device = f.platform.empty() ? lower_case(f.flag_value("device")) : f.platform;
+  if (device.empty() && backend_of(f) == "intel_xpu") device = "xpu";
+  const bool covered = device.empty() || device == "auto" || device == "rocm" || device.starts_with("cuda");
+  return covered ? Found{} : found_in_flags(f, {"device", "attention-backend"}, device);
 }
 
 // What takes blocks of the cache elsewhere and back can break them, whatever their type.
@@ -193,7 +192,7 @@ constexpr CombinationRule kRules[] = {
       "scales per token and head, and layers whose heads differ in width: up to 0.25.1 scales were reported to be read "
       "from wrong places, in 0.26 wrong pieces in sound answers, with prefix caching while the cache was full, without "
       "it among the first tokens",
-      "that this version does it", "{control}, and compare",
+      "that this version does it", "{control}, and compare; up to 0.25.1 a later vLLM, too",
       "vllm issues 49716, 50702, 50749; change 44455, and 51091 of layers that share another's cache",
       Cause::KernelDefect, 8},
      kFlags | kVllm | kQuantized,
@@ -264,7 +263,7 @@ constexpr CombinationRule kRules[] = {
      0,
      refuted_stops},
     {{"W06", Note, Established,
-      "this program has no rules for this hardware, only for NVIDIA's and AMD's GPUs: what it says holds on any",
+      "this program knows little of this hardware: to find nothing says less here than on NVIDIA's and AMD's GPUs",
       "that the cache is fine: serve once with one in 16 bits, and compare", "", "server's log or command"},
      0,
      uncovered_hardware},
