@@ -13,6 +13,7 @@
 #include "checkpoint/text_prefix.h"
 #include "export/record.h"
 #include "model/architecture.h"
+#include "servers/foldable.h"
 #include "servers/model_identity.h"
 
 namespace kvcal {
@@ -156,6 +157,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
     facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Trait::Yes : Trait::No;
     take_layers(*spec, facts.model.state);
     take_widths(*spec, facts.model);
+    found.foldable = may_be_folded(*spec);
   }
   facts.checkpoint_config_sha256 = config_sha256(file.config);
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();

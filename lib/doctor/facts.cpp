@@ -229,6 +229,14 @@ std::optional<ServerSupport> support_of(const Facts& f, ServerKind server) {
       [&] { return std::optional(server_support(verified_server(server), f.model.architecture, carrier)); });
 }
 
+std::optional<ServerSupport> support_of_export(const Facts& f, ServerKind server) {
+  KvCarrier carrier = f.checkpoint ? carrier_of(f.checkpoint->declaration, server) : KvCarrier::None;
+  if (carrier == KvCarrier::None) carrier = KvCarrier::CompressedTensors;
+  const bool by_name = f.model.architecture.empty() && f.model.latent == Trait::Yes;
+  const std::string architecture = by_name ? "DeepseekV3ForCausalLM" : f.model.architecture;
+  return or_nothing([&] { return std::optional(server_support(verified_server(server), architecture, carrier)); });
+}
+
 std::string control_of(const Facts& f) {
   const ScaleUse use = scale_use_with(f, {.name = "bfloat16", .quantized = Trait::No});
   const Trait felt = use == ScaleUse::Unknown ? Trait::Unknown : trait_of(use == ScaleUse::ReadAlone);

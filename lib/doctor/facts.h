@@ -71,6 +71,7 @@ struct CheckpointFacts {
   std::map<ServerKind, std::string> stops;  // why the newest versions do not start with these tensors
   size_t n_fused = 0;                       // scales named ".qkv_proj.k_scale"
   size_t n_of_projections = 0;              // scales named ".k_proj.k_scale", ".v_proj.v_scale"
+  bool foldable = false;                    // kvcal fold may have a way into the weights of this class
   std::string draft_stop;  // scale tensor at which vLLM stops where it drafts tokens with the MTP layer
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };
@@ -189,6 +190,10 @@ std::optional<Server> server_of_table(const Facts& facts);
 
 /// What that table says of the checkpoint's class; nothing of one that it does not have, and without config.json.
 std::optional<ServerSupport> support_of(const Facts& facts, ServerKind server);
+
+/// What the table says of export, which gives a checkpoint without a quantization_config one of compressed-tensors.
+/// Without config.json of the class that the log, or a name of a model with MLA, gives away.
+std::optional<ServerSupport> support_of_export(const Facts& facts, ServerKind server);
 
 /// How to serve the same with a cache that is not quantized: control_text()'s.
 std::string control_of(const Facts& facts);

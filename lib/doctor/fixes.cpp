@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "deployment/cache_choices.h"
 #include "doctor/diagnose.h"
+#include "doctor/export_advice.h"
 
 namespace kvcal {
 namespace {
@@ -95,26 +96,6 @@ bool is_of_another(std::string_view part, const Facts& facts) {
          (known && !facts.is(Engine::Sglang) && part.find("SGLANG_") != part.npos);
 }
 
-/// Parts between ", " and "; ", each with what stands before it.
-struct Part {
-  std::string before, text;
-};
-std::vector<Part> parts_of(const std::string& text) {
-  std::vector<Part> parts = {{"", ""}};
-  int depth = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
-    const bool cut = depth == 0 && (text[i] == ',' || text[i] == ';') && i + 1 < text.size() && text[i + 1] == ' ';
-    if (!cut) {
-      parts.back().text += text[i];
-      continue;
-    }
-    parts.push_back({text.substr(i, 2), ""});
-    ++i;
-  }
-  return parts;
-}
-
 std::string without_connective(std::string text) {
   for (const std::string_view word : {"or ", "and ", "else ", "then "})
     if (text.starts_with(word)) text.erase(0, word.size());
@@ -127,7 +108,7 @@ std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "
 
 std::string fix_text(const Entry& entry, const Facts& facts) {
   std::string text;
-  for (Part& part : parts_of(with_options(std::string(entry.fix), facts))) {
+  for (FixPart& part : parts_of(with_options(export_advice(entry.fix, facts), facts))) {
     const std::vector<Advice> advice = advice_in(part.text);
     if (is_of_another(part.text, facts)) continue;
     if (std::ranges::any_of(advice, [&](const Advice& a) { return is_useless(a, facts); })) continue;
