@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/or_nothing.h"
 #include "doctor/launches.h"
+#include "doctor/log_reader.h"
 
 namespace kvcal {
 namespace {
@@ -38,12 +39,38 @@ std::string_view first_command(std::string_view text) {
   return {};
 }
 
+// "[2026-02-16 10:00:30] ...", "2026-02-16 10:00:30 ...", "(EngineCore pid=7) ...".
+bool begins_as_of_log(std::string_view line) {
+  const auto digit = [&](size_t i) { return i < line.size() && line[i] >= '0' && line[i] <= '9'; };
+  const size_t at = line.starts_with("[") ? 1 : 0;
+  const bool date =
+      digit(at) && digit(at + 1) && digit(at + 2) && digit(at + 3) && line.substr(at + 4).starts_with("-");
+  return (date && digit(at + 5)) || (line.starts_with("(") && line.substr(0, 40).find(" pid=") != line.npos);
+}
+
+// Or something that servers say of themselves: a command is followed by none of it.
+bool has_lines_of_log(std::string_view text) {
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1))) {
+    if (begins_as_of_log(rest)) return true;
+    if (rest.find('\n') == rest.npos) break;
+  }
+  Facts said;
+  LogReader reader("", said);
+  reader.feed(text);
+  reader.finish();
+  return !said.lines.empty() || !said.logged_dtype.empty() || !said.backend.empty() || said.has_started;
+}
+
+// What SGLang prints where it starts: a call that nobody writes like that.
+bool is_printed(std::string_view line) { return line.find("server_args=ServerArgs(") != line.npos; }
+
 bool is_command(std::string_view text) {
   const std::string_view command = first_command(text);
-  const size_t line = std::min(command.find('\n'), command.size());
-  const size_t logs = std::min({text.find(" INFO "), text.find(" WARNING "), text.find("Error:")});
-  const bool starts = find_serve_command(command.substr(0, line)) || bare_arguments(command);
-  return starts && logs == std::string_view::npos;
+  const std::string_view line = command.substr(0, command.find('\n'));
+  for (const std::string_view word : {" INFO ", " WARNING ", "Error:"})
+    if (text.find(word) != text.npos) return false;
+  const bool starts = find_serve_command(line) || bare_arguments(command);
+  return starts && !is_printed(line) && !begins_as_of_log(line) && !has_lines_of_log(command.substr(line.size()));
 }
 
 // A script that starts an engine itself.

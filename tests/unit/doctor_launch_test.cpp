@@ -307,7 +307,18 @@ TEST(Launch, kinds_of_files) {
       {"{\"object\": {\"apiVersion\": \"v1\", \"kind\": \"Pod\"}}\n{\"apiVersion\": \"v1\", \"kind\": 1}\n",
        InputKind::Log},
       {"{\"model_type\": \"llama\", \"kind\": 1}", InputKind::Config},
-      {"a: b\nimage: c\n", InputKind::Log}};
+      {"a: b\nimage: c\n", InputKind::Log},
+      {"server_args=ServerArgs(model_path='m', kv_cache_dtype='auto')\n", InputKind::Log},
+      {"[2026-02-16 10:00:00] vllm serve m --kv-cache-dtype fp8\n", InputKind::Log},
+      {"vllm serve m --kv-cache-dtype fp8\n[2026-02-16 10:00:30] ready\n", InputKind::Log},
+      {"vllm serve m --kv-cache-dtype fp8\n(EngineCore pid=7) ready\n", InputKind::Log},
+      {"vllm serve m\nUsing FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0.\n",
+       InputKind::Log},
+      {"vllm serve m\nUsing KV cache dtype: torch.float8_e4m3fn\n", InputKind::Log},
+      {"--model m --kv-cache-dtype fp8\n!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!\n",
+       InputKind::Log},
+      {"vllm serve m \\\n  --kv-cache-dtype fp8 \\\n  --calculate-kv-scales &\nsleep 60\ncurl localhost:8000\n",
+       InputKind::Command}};
   for (const auto& [text, kind] : files) EXPECT_EQ(name_of(kind_of_input(text, true)), name_of(kind)) << text;
 }
 
