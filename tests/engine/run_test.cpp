@@ -34,7 +34,8 @@ TEST(Run, TakesWhatThePlanSaysAndUsesMostOfIt) {
       EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
       if (ran.last_cache_layer == 0) continue;  // it ends with its cache: no feed-forward runs
       constexpr double kLeast = 0.38;           // where queries share one head of keys
-      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * most)
+      constexpr double kSmall = 256 << 10;      // set aside for small arrays: more than the smallest models take at all
+      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * (most - kSmall))
           << "of " << most << " bytes " << ran.memory.temporaries_peak << " were used";
     }
 }
