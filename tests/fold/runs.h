@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "base/read_file.h"
 #include "calibrate/calibrate.h"
 #include "fold/fold.h"
+#include "model/architecture.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal {
@@ -31,14 +33,14 @@ class ScratchFolder {
   fs::path path_;
 };
 
-/// Three prompts of ids below 64, of 40, 9 and 65 tokens.
-inline PromptSet drawn_prompts() {
+/// Three prompts of ids below n_ids, of 40, 9 and 65 tokens.
+inline PromptSet drawn_prompts(int n_ids = 64) {
   PromptSet set;
   for (const int length : {40, 9, 65}) {
     PromptRecord record;
     record.id = record.canonical = std::to_string(length);
     record.kind = PromptKind::Ids;
-    for (int i = 0; i < length; ++i) record.input_ids.push_back((i * i * 7 + 5 * i + length) % 64);
+    for (int i = 0; i < length; ++i) record.input_ids.push_back((i * i * 7 + 5 * i + length) % n_ids);
     set.records.push_back(record);
   }
   return set;
@@ -53,8 +55,10 @@ inline Statistics measured(const fs::path& model, Mtp mtp = Mtp::PassedOver) {
   options.sequences.passes = 1;
   options.sequences.sanity = false;
   CalibrationListener silent;
+  const int64_t vocab = parse_model(read_json_file(model / "config.json", {.allow_non_finite = true}))->spec().vocab;
+  const int n_ids = static_cast<int>(std::min<int64_t>(64, vocab));
   return calibrate({.model = model,
-                    .prompts = [](bool) { return drawn_prompts(); },
+                    .prompts = [n_ids](bool) { return drawn_prompts(n_ids); },
                     .open_devices = [] { return backend(Precision::BF16); }},
                    options, silent)
       .statistics;
