@@ -209,13 +209,12 @@ class Observer:
         turned = stored["rope" if "rope" in stored else "key"]
         pairing = self._rotary.pairing(turned)
         magnitude = self._rotary.magnitude(layers.rope_magnitude(self.decoder, layers.type_of(self.config, layer)))
-        own_config = getattr(seen.module, "config", self.config)  # layers of a class that differ have their own
         layout = Layout(
             layer=layer, name=layers.attention_name(self.decoder, seen.module, self._blocks[layer][0]),
             n_heads=seen.query.shape[1], n_kv_heads=turned.shape[1], softmax_scale=seen.scale,
             rotary_dim=pairing.rotary_dim, pair_bound=pairing.pair_bound,
             rope_magnitude=magnitude if pairing.rotary_dim else 1.0,
-            window=int(seen.options.get("sliding_window") or layers.window_of(own_config, layer)),
+            window=int(seen.options.get("sliding_window") or layers.window_of(self.config, layer)),
             learned_sinks=seen.options.get("s_aux") is not None,
             **_widths(stored))
         return LayerCounts(layout, pairing.reordered, turned.device, turned.dtype)
