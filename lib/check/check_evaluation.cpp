@@ -1,6 +1,5 @@
 // An evaluation by itself, against the model and against the scales that it is of.
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "artifact/evaluation_schema.h"
@@ -11,8 +10,20 @@ namespace kvcal {
 namespace {
 
 const char* rule_of(EvaluationFault::About about) {
-  constexpr std::array kRules = {"D01", "D02", "D03", "D04", "D05"};
-  return kRules.at(static_cast<size_t>(about));
+  using enum EvaluationFault::About;
+  switch (about) {
+    case Variants:
+      return "D01";
+    case Figures:
+      return "D02";
+    case Counts:
+      return "D03";
+    case Layers:
+      return "D04";
+    case Recipe:
+      return "D05";
+  }
+  return "A06";
 }
 
 std::string listed(const std::set<int64_t>& layers) {
