@@ -5,7 +5,6 @@
 #include <span>
 
 #include "base/json_text.h"
-#include "base/word_list.h"
 
 namespace kvcal {
 namespace {
@@ -195,7 +194,8 @@ ServedState state_type(const StateRequest& request) {
 Trait takes_state_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   const Types* types = types_of(server, version);
   if (types == nullptr) return Trait::Unknown;
-  return trait_of(has_word(types->names, std::string(type) + ",") || types->names.ends_with(" " + std::string(type)));
+  const std::string list = ", " + std::string(types->names) + ",";
+  return trait_of(list.find(", " + std::string(type) + ",") != std::string::npos);
 }
 
 std::string state_types(Engine server, const std::optional<EngineVersion>& version) {
