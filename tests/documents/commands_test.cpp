@@ -44,6 +44,7 @@ const std::set<std::string> kForeign = {
     "--install",
     "--kv-cache-dtype",
     "--kv-cache-dtype-skip-layers",
+    "--latent",
     "--load-format",
     "--logprobs-mode",
     "--looks",
