@@ -163,17 +163,14 @@ test-clusters:
 	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
 	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
-# SANITIZED=host_tests PARITY='-E emulated': without kernels. PARITY_EVERY=4: of the parity tests every fourth.
+# SANITIZED=reader_tests LABELS=unit: those that read files of others.
 SANITIZED = unit_tests
-PARITY =
-PARITY_EVERY = 1
+LABELS = unit|fuzz|selected|parity
 asan tsan:
 	@sh .ci/packages.sh build test fuzz
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@ --parallel $(JOBS) --target $(SANITIZED)
-	@ctest --test-dir build/$@ -L 'unit|fuzz|selected' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
-	@ctest --test-dir build/$@ -L parity $(PARITY) -I 1,,$(PARITY_EVERY) --output-on-failure --no-label-summary --no-tests=error \
-	  --parallel $(JOBS)
+	@ctest --test-dir build/$@ -L '$(LABELS)' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
 # The program with each source compiled alone, with no precompiled header and nothing optimized. By clang, which takes three
 # fifths of GCC's time for it.
