@@ -38,10 +38,45 @@ Lines sum_text(Precision precision, double sum, const EvaluationFigures& figures
   return Lines(all + "; in bf16 the KLs of single layers cannot be added (--precision f32)");
 }
 
+/// The layer in which a variant's rows are off by most, in percent; none: that site is as it is.
+std::pair<std::string, std::string> worst_cells(const VariantFigures& v, std::optional<double> LayerErrors::*site) {
+  const LayerErrors* worst = nullptr;
+  for (const LayerErrors& layer : v.errors)
+    if (layer.*site && (!worst || *(layer.*site) > *(worst->*site))) worst = &layer;
+  if (!worst) return {"-", "-"};
+  const double error = *(worst->*site);
+  return {std::isfinite(error) ? formatted(error < 10 ? "%.3g %%" : "%.0f %%", 100 * error) : "not finite",
+          std::to_string(worst->index)};
+}
+
+/// What is lost of the rows themselves, beside what that does to predictions.
+Lines errors_text(const EvaluationFigures& figures) {
+  using enum Table::Align;
+  const bool of_latent = std::ranges::any_of(figures.variants, [](const VariantFigures& v) {
+    return std::ranges::any_of(v.errors, [](const LayerErrors& e) { return e.latent.has_value(); });
+  });
+  Table table(of_latent ? std::vector<Table::Column>{{"error of"}, {"rows", Right}, {"layer", Right}}
+                        : std::vector<Table::Column>{
+                              {"error of"}, {"keys", Right}, {"layer", Right}, {"values", Right}, {"layer", Right}});
+  bool any = false;
+  for (const VariantFigures& v : figures.variants) {
+    if (v.errors.empty()) continue;
+    any = true;
+    const auto [first, first_layer] = worst_cells(v, of_latent ? &LayerErrors::latent : &LayerErrors::key);
+    const auto [value, value_layer] = worst_cells(v, &LayerErrors::value);
+    table.add_row(of_latent ? std::vector{v.name, first, first_layer}
+                            : std::vector{v.name, first, first_layer, value, value_layer});
+  }
+  return any ? Lines("") + table.text() +
+                   Lines("relative RMS error of rows that come back, of the worst head in the worst layer.")
+             : Lines();
+}
+
 Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
   Table variants = table_of({{"variant"}, {"format", Table::Align::Left, 2}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
-  if (figures.layers.empty()) return variants.text();
+  const Lines all = variants.text() + errors_text(figures);
+  if (figures.layers.empty()) return all;
   Table layers = table_of({{"layer", Table::Align::Right}});
   double sum = 0;
   for (const LayerFigures& layer : figures.layers) {
@@ -51,7 +86,7 @@ Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& fi
   const std::string on = evaluation.sample ? ", on " + std::to_string(evaluation.sample->n_prompts) + " of " +
                                                  std::to_string(evaluation.prompts.size()) + " prompts"
                                            : "";
-  return variants.text() + Lines("") + Lines("each layer alone" + on + ":") + layers.text() +
+  return all + Lines("") + Lines("each layer alone" + on + ":") + layers.text() +
          sum_text(evaluation.precision, sum, figures);
 }
 

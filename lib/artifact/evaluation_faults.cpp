@@ -155,6 +155,21 @@ class Faults {
     }
     positions(v, path, of_reference);
     if (v.answers) counts(*v.answers, path + ".answers");
+    errors(v, path + ".errors", of_reference);
+  }
+
+  /// The reference stores rows as they are; of MLA there is one row for key and value.
+  void errors(const SavedVariant& v, const std::string& path, bool of_reference) {
+    if (of_reference && !v.errors.empty())
+      add(About::Figures, path, "errors of the reference's rows", "none", std::to_string(v.errors.size()));
+    for (size_t i = 0; i < v.errors.size(); ++i) {
+      const SavedRowErrors& e = v.errors[i];
+      const std::string place = path + "[" + std::to_string(i) + "]";
+      index(e.index, i == 0 ? -1 : v.errors[i - 1].index, place + ".index", About::Layers);
+      if (e.latent.has_value() == (e.key || e.value))
+        add(About::Figures, place, "errors of a layer", "of keys or values, or of latent rows",
+            e.latent ? "of both" : "of none");
+    }
   }
 
   void positions(const SavedVariant& v, const std::string& path, bool of_reference) {

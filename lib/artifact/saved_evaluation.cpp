@@ -3,6 +3,7 @@
 #include "artifact/saved_evaluation.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "artifact/evaluation_schema.h"
 #include "artifact/json_object.h"
@@ -69,6 +70,14 @@ SavedAnswerCounts answer_counts_from(const Object& variant) {
   return c;
 }
 
+SavedRowErrors row_errors_from(const Object& block) {
+  const auto error = [&](const char* site) -> std::optional<double> {
+    if (!block.json.contains(site)) return std::nullopt;
+    return block.optional_number(site).value_or(std::numeric_limits<double>::infinity());
+  };
+  return {block.count("index"), error("key"), error("value"), error("latent")};
+}
+
 SavedVariant variant_from(const Object& block) {
   SavedVariant v;
   v.name = block.string("name");
@@ -78,6 +87,7 @@ SavedVariant variant_from(const Object& block) {
   v.by_position = all_of(block, "by_position",
                          [](const Object& part) { return std::pair(part.count("from"), figures_from(part)); });
   if (block.has("answers")) v.answers = answer_counts_from(block);
+  v.errors = all_of(block, "errors", row_errors_from);
   return v;
 }
 

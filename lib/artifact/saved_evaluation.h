@@ -41,12 +41,19 @@ struct SavedAnswerCounts {
   double agreement = 0;
 };
 
+/// Relative RMS errors of the rows of one layer's cache; none: that site is as it is.
+struct SavedRowErrors {
+  int64_t index = 0;                         // of the layer
+  std::optional<double> key, value, latent;  // infinite: a number that comes back is not finite
+};
+
 struct SavedVariant {
   std::string name, format;
   SavedFigures all;
   std::map<std::string, SavedFigures> by_tag;
   std::vector<std::pair<int64_t, SavedFigures>> by_position;  // the first position of each part
   std::optional<SavedAnswerCounts> answers;
+  std::vector<SavedRowErrors> errors;  // ascending; empty: of a file before 1.2, or nothing is stored otherwise
 };
 
 struct SavedAnswer {

@@ -99,6 +99,15 @@ int RunFolder::read(int slot) {
   return layers_done;
 }
 
+std::vector<std::byte> RunFolder::bytes_of_rest(const std::string& name) const {
+  const SafetensorsFile container(file(newest_));
+  const TensorInfo* info = container.find(name);
+  if (!info) fail(quoted(container.path().string()) + ": " + name + " is missing");
+  std::vector<std::byte> bytes(info->bytes);
+  container.read(info->offset, bytes);
+  return bytes;
+}
+
 void RunFolder::restore(std::span<const Tensor> rows) {
   const SafetensorsFile container(file(newest_));
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -38,6 +38,9 @@ class RunFolder : public RunStore {
   int newest() const { return newest_; }  // slot that layers_done() is about, and that stays while the other is written
   std::filesystem::path file(int slot) const;
 
+  /// The bytes of a tensor beside the rows that layers_done() is about. Error where there is none.
+  std::vector<std::byte> bytes_of_rest(const std::string& name) const;
+
   using Tensors = std::vector<std::pair<std::string, Tensor>>;  // sorted by name
   static constexpr std::string_view kRowsPrefix = "residual.";  // behind "prompt_offsets", as statistics need
 

@@ -93,11 +93,11 @@ LayerChoices choices_of(const ModelSpec& spec, std::span<const EvaluatedVariant>
     std::vector<LayerFormat>& formats = layers.emplace_back();
     formats.push_back(as_it_is(layout));
     for (size_t i = c; i < alone.size(); i += n_caches) {
-      const auto& [variant, tokens] = alone[i];
-      formats.push_back(
-          variant.first_cache() < 0
-              ? as_it_is(layout)
-              : LayerFormat{variant.format, mean_kl(tokens), bytes_per_token(layout, stored_format(variant.format))});
+      const Variant& variant = alone[i].variant;
+      formats.push_back(variant.first_cache() < 0
+                            ? as_it_is(layout)
+                            : LayerFormat{variant.format, mean_kl(alone[i].tokens),
+                                          bytes_per_token(layout, stored_format(variant.format))});
     }
   }
   return layers;
@@ -187,6 +187,7 @@ void measure_predictions(const Ground& on, const VariantSet& set, const std::vec
 struct PromptsRun {
   std::vector<size_t> prompts;
   std::vector<std::vector<ComparedToken>> tokens;  // by variant
+  std::vector<RowErrors> errors;                   // likewise
 };
 
 /// Prompts of each look beyond those of the one before, by index, sorted as a plan sorts them.
@@ -223,11 +224,14 @@ void run_part(const Ground& on, const VariantSet& set, const std::vector<size_t>
   result.memory = swept.memory;
   result.n_tokens_twice += tokens_of(sequences.sanity);
   so_far.tokens.resize(set.compared.size());
-  for (size_t v = 0; v < swept.variants.size(); ++v)
+  so_far.errors.resize(set.compared.size());
+  for (size_t v = 0; v < swept.variants.size(); ++v) {
+    so_far.errors[v].add(swept.variants[v].errors);
     for (ComparedToken token : swept.variants[v].tokens) {
       token.prompt = static_cast<int64_t>(part[static_cast<size_t>(token.prompt)]);
       so_far.tokens[v].push_back(token);
     }
+  }
   so_far.prompts.insert(so_far.prompts.end(), part.begin(), part.end());
 }
 
@@ -243,7 +247,7 @@ void show(const Ground& on, const VariantSet& set, const PromptsRun& so_far, Eva
     for (ComparedToken& t : tokens)
       t.prompt = std::ranges::lower_bound(prompts, static_cast<size_t>(t.prompt)) - prompts.begin();
     std::ranges::sort(tokens, {}, [](const ComparedToken& t) { return std::pair(t.prompt, t.position); });
-    result.compared.push_back({set.compared[v], std::move(tokens)});
+    result.compared.push_back({set.compared[v], std::move(tokens), so_far.errors[v]});
   }
 }
 
@@ -282,6 +286,7 @@ std::vector<Answers> answers_of(const Ground& on, const FedPrompts& fed, const V
 /// What was run, on what.
 void name_inputs(const Ground& on, const FedPrompts& fed, Evaluation& result) {
   result.model = describe(on.model);
+  for (const KvLayout& layout : on.model.spec().caches) result.cache_layers.push_back(layout.layer);
   result.prompts_sha256 = fed.sha256;
   result.isa = on.op.isa();
   result.precision = on.options.precision;

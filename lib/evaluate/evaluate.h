@@ -14,6 +14,7 @@
 #include "evaluate/figures.h"
 #include "evaluate/recipe.h"
 #include "evaluate/resume.h"
+#include "evaluate/row_errors.h"
 #include "evaluate/variant.h"
 #include "prefill/memory_plan.h"
 #include "stats/model_info.h"
@@ -64,6 +65,7 @@ using MakeVariants = std::function<VariantSet(const ModelSpec&)>;
 struct EvaluatedVariant {
   Variant variant;
   std::vector<ComparedToken> tokens;  // by prompt and position
+  RowErrors errors{};                 // of the rows that it stores; of single layers none
 };
 
 /// A recipe in words: the format of each layer that owns a cache.
@@ -93,7 +95,8 @@ struct Evaluation {
   std::string isa;  // Ops::isa()
   Precision precision = Precision::BF16;
   MemoryPlan memory;
-  int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
+  std::vector<int> cache_layers;  // the layer that owns each cache, by cache
+  int64_t n_tokens_twice = 0;     // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
   std::optional<Looks> looks;         // with EvaluationOptions::decide_kl
   size_t whole = 0;                   // VariantSet's

@@ -14,7 +14,18 @@ VariantFigures figures_of(const std::string& name, const std::string& format, co
           figures_by_position(tokens),
           figures_by_prompt(tokens, prompts.size()),
           {},
+          {},
           {}};
+}
+
+std::vector<LayerErrors> errors_of(const EvaluatedVariant& v, const std::vector<int>& layers) {
+  std::vector<LayerErrors> all;
+  for (size_t c = 0; c < layers.size(); ++c) {
+    const auto of = [&](CacheSite site) { return v.errors.of(static_cast<int>(c), site); };
+    const LayerErrors errors{layers[c], of(CacheSite::Key), of(CacheSite::Value), of(CacheSite::Latent)};
+    if (errors.key || errors.value || errors.latent) all.push_back(errors);
+  }
+  return all;
 }
 
 /// The reference as a variant of itself.
@@ -32,8 +43,10 @@ EvaluationFigures figures_of(const Evaluation& evaluation) {
   EvaluationFigures figures;
   figures.variants.push_back(
       figures_of("reference", "none", with_itself(evaluation.compared.at(0).tokens), evaluation.prompts));
-  for (const EvaluatedVariant& v : evaluation.compared)
+  for (const EvaluatedVariant& v : evaluation.compared) {
     figures.variants.push_back(figures_of(v.variant.name, v.variant.format, v.tokens, evaluation.prompts));
+    figures.variants.back().errors = errors_of(v, evaluation.cache_layers);
+  }
   for (size_t i = 0; i < evaluation.answers.size(); ++i) {
     figures.variants[i].answers = figures_of(evaluation.answers[0], evaluation.answers[i]);
     figures.variants[i].right_by_tag = right_by_tag(evaluation.answers[i], evaluation.prompts);

@@ -10,6 +10,12 @@
 
 namespace kvcal {
 
+/// Of the rows of one cache, as RowErrors has them: of keys and values, or of rows of MLA.
+struct LayerErrors {
+  int64_t index = 0;  // of the layer
+  std::optional<double> key, value, latent;
+};
+
 /// Figures of a variant over all tokens and by part.
 struct VariantFigures {
   std::string name, format;
@@ -20,6 +26,7 @@ struct VariantFigures {
   std::vector<PredictionFigures> by_prompt;  // as Evaluation::prompts
   std::optional<AnswerFigures> answers;
   std::map<std::string, RightAnswers> right_by_tag;
+  std::vector<LayerErrors> errors;  // of the layers whose cache it stores otherwise
 };
 
 /// A layer whose cache alone was rounded.

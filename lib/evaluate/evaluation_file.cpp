@@ -1,5 +1,7 @@
 #include "evaluate/evaluation_file.h"
 
+#include <cmath>
+
 #include "artifact/json_text.h"
 
 namespace kvcal {
@@ -68,6 +70,18 @@ void add_answers(Json& out, const Evaluation& evaluation, const AnswerFigures& f
        f.first_divergence ? place_json(evaluation, f.first_divergence_prompt, *f.first_divergence) : Json(nullptr)}};
 }
 
+/// null: a number that comes back is not finite.
+Json errors_json(const LayerErrors& layer) {
+  Json out = {{"index", layer.index}};
+  const auto add = [&](const char* site, const std::optional<double>& error) {
+    if (error) out[site] = std::isfinite(*error) ? number(*error) : Json(nullptr);
+  };
+  add("key", layer.key);
+  add("value", layer.value);
+  add("latent", layer.latent);
+  return out;
+}
+
 Json variant_json(const Evaluation& evaluation, const VariantFigures& v) {
   Json out = {{"name", v.name}, {"format", v.format}};
   out.update(figures_json(evaluation, v.all));
@@ -75,6 +89,7 @@ Json variant_json(const Evaluation& evaluation, const VariantFigures& v) {
                                 ? place_json(evaluation, v.first_divergence->prompt, v.first_divergence->position)
                                 : Json(nullptr);
   if (v.answers) add_answers(out, evaluation, *v.answers);
+  for (const LayerErrors& layer : v.errors) out["errors"].push_back(errors_json(layer));
   out["by_tag"] = Json::object();
   for (const auto& [tag, figures] : v.by_tag) out["by_tag"][tag] = figures_json(evaluation, figures);
   for (const auto& [tag, right] : v.right_by_tag)

@@ -9,7 +9,7 @@
 namespace kvcal {
 
 constexpr const char* kEvaluationFormat = "kv-cache-evaluation";
-constexpr const char* kEvaluationVersion = "1.1";
+constexpr const char* kEvaluationVersion = "1.2";
 constexpr const char* kEvaluationSchemaFile = "evaluation.v1.schema.json";  // in schemas/
 
 /// A file whose scales or ranges variants were made of.

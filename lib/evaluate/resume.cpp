@@ -1,6 +1,7 @@
 #include "evaluate/resume.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/number_text.h"
 #include "base/sha256.h"
@@ -79,6 +80,8 @@ std::vector<Tensor> tensors_of(const std::vector<Storage>& all) {
   return tensors;
 }
 
+constexpr const char* kErrors = "errors";  // I64: of each variant how many numbers follow, and these
+
 }  // namespace
 
 std::vector<std::vector<ComparedToken>> SweepFolder::compared(size_t n_variants, int64_t n_tokens) {
@@ -100,6 +103,35 @@ void SweepFolder::finish(const std::vector<std::vector<ComparedToken>>& tokens) 
     for (size_t t = 0; t < of_variant.size(); ++t) to_fields(of_variant[t], fields + t * kTokenFields);
   }
   save(n_layers_ + 1, tensors_of(all));
+}
+
+std::vector<RowErrors> SweepFolder::errors(size_t n_variants) const {
+  std::vector<RowErrors> errors(n_variants);
+  if (layers_done() == 0) return errors;
+  const std::vector<std::byte> bytes = bytes_of_rest(kErrors);
+  std::vector<int64_t> all(bytes.size() / sizeof(int64_t));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  std::span<const int64_t> rest = all;
+  for (RowErrors& of_variant : errors) {
+    const auto n = static_cast<size_t>(rest[0]);
+    of_variant = RowErrors::of_numbers(rest.subspan(1, n));
+    rest = rest.subspan(1 + n);
+  }
+  return errors;
+}
+
+void SweepFolder::write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) {
+  std::vector<int64_t> all;
+  for (const RowErrors& of_variant : *errors_) {
+    const std::vector<int64_t> numbers = of_variant.numbers();
+    all.push_back(static_cast<int64_t>(numbers.size()));
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  const Storage stored(Shape({static_cast<int64_t>(all.size())}), DType::I64);
+  std::ranges::copy(all, stored.tensor().as<int64_t>());
+  Tensors tensors = {{kErrors, stored.tensor()}};  // before rows, by name
+  tensors.insert(tensors.end(), rows.begin(), rows.end());
+  EvaluationFolder::write_file(slot, tensors, metadata);
 }
 
 AnswerFolder::AnswerFolder(std::filesystem::path folder, Json identity, int64_t most_tokens, NoticeListener& listener)

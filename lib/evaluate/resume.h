@@ -8,6 +8,7 @@
 
 #include "calibrate/run_folder.h"
 #include "evaluate/comparison.h"
+#include "evaluate/row_errors.h"
 #include "evaluate/variant.h"
 
 namespace kvcal {
@@ -19,9 +20,11 @@ class EvaluationFolder : public RunFolder {
     look();
   }
 
+ protected:
+  void write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) override;
+
  private:
   void read_rest(int) override {}
-  void write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) override;
 };
 
 /// Of one sweep.
@@ -37,8 +40,16 @@ class SweepFolder final : public EvaluationFolder {
   std::vector<std::vector<ComparedToken>> compared(size_t n_variants, int64_t n_tokens);
   void finish(const std::vector<std::vector<ComparedToken>>& tokens);
 
+  /// Of the layers that are done, by variant.
+  std::vector<RowErrors> errors(size_t n_variants) const;
+  /// What is saved beside rows from now on: before the first save.
+  void keep(const std::vector<RowErrors>& errors) { errors_ = &errors; }
+
  private:
+  void write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) override;
+
   int n_layers_;
+  const std::vector<RowErrors>* errors_ = nullptr;
 };
 
 /// Of answers, in the order in which they are made.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "evaluate/moved_rows.h"
+#include "evaluate/row_errors.h"
 #include "evaluate/variant.h"
 #include "model/kv_tap.h"
 #include "ops/ops.h"
@@ -15,6 +16,12 @@ class RoundingTap final : public KvTap {
   /// Refers to both. keep_recent: above 0, rows are rounded once their block of so many positions is complete.
   RoundingTap(const Variant& variant, Ops& op, int64_t keep_recent)
       : variant_(variant), op_(op), keep_recent_(keep_recent) {}
+
+  /// From now on the errors of sampled rows are added there; refers to both.
+  void measure(const ModelSpec& spec, RowErrors& errors) {
+    spec_ = &spec;
+    errors_ = &errors;
+  }
 
   Tensor query(int cache, const Tensor& q, const Batch& batch) override;
   Tensor key(int cache, const Tensor& k, const Batch& batch) override;
@@ -30,6 +37,14 @@ class RoundingTap final : public KvTap {
 
  private:
   Tensor round(const std::optional<SiteRounding>& rounding, const Tensor& x);
+  struct Shown {
+    int cache;
+    CacheSite site;
+    const std::optional<SiteRounding>& rounding;
+  };
+  /// What is written: attention may read some of it as it was.
+  Tensor written(const Shown& shown, const Tensor& x, const Batch& batch);
+  void measure_rows(const Shown& shown, const Tensor& x, const Batch& batch);
   /// Of a row that attention is about to read.
   Tensor now(const std::optional<SiteRounding>& rounding, const Tensor& x) {
     return keep_recent_ > 0 ? x : round(rounding, x);
@@ -39,6 +54,8 @@ class RoundingTap final : public KvTap {
   const Variant& variant_;
   Ops& op_;
   int64_t keep_recent_;
+  const ModelSpec* spec_ = nullptr;
+  RowErrors* errors_ = nullptr;  // null: not measured
   MovingMatrices matrices_;
   std::map<const SiteRounding*, MovedRows> moved_;  // made for the first rows
 };

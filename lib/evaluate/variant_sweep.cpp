@@ -33,18 +33,21 @@ void check_equal(const std::vector<ComparedToken>& tokens, const std::vector<Pro
   }
 }
 
+/// Whether errors of its rows are asked for: of single layers they are nearly those of all together.
+bool is_measured(const Variant& variant) { return variant.layer < 0 && variant.first_cache() >= 0; }
+
 /// The sweep: the reference twice on a few tokens, then the reference and all variants on all of them.
 class SideBySide {
  public:
   SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
-             int64_t keep_recent, ThreadPool& pool)
+             int64_t keep_recent, ThreadPool& pool, std::vector<RowErrors>& errors)
       : self_(sequences.prompts, 1, rows_, pool), comparison_(sequences.prompts, variants.size(), rows_, pool) {
     groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
                {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
                {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
     const size_t reference = groups_.size() - 1;
     for (size_t i = 0; i < variants.size(); ++i) {
-      taps_.push_back(tap_of(variants[i], spec, op, keep_recent));
+      taps_.push_back(tap_of(variants[i], spec, op, keep_recent, is_measured(variants[i]) ? &errors[i] : nullptr));
       groups_.push_back({&sequences.measured, taps_.back().get(), Until::Logits, &comparison_.of_variant(i),
                          branch_layer(spec, variants[i]), reference, variants[i].state});
     }
@@ -81,10 +84,17 @@ int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
   return work;
 }
 
-/// What variants allocate beside a layer's own: the floor's queries and keys, in two parts and joined. Where absorbed
-/// queries are read, every head has the whole row for its key.
+/// Sampled rows, as they are, moved, rounded and moved back: of short prompts all of a batch.
+int64_t measured_elements(const KvLayout& layout) {
+  return 4 * layout.n_kv_heads * (layout.head_dim_k + layout.head_dim_v);
+}
+
+/// What variants allocate beside a layer's own: what is measured; the floor's queries and keys, in two parts and
+/// joined. Where absorbed queries are read, every head has the whole row for its key.
 ModelSpec with_variants(ModelSpec spec, const std::vector<Variant>& variants) {
   for (LayerSpec& layer : spec.layers) {
+    if (layer.cache >= 0 && std::ranges::any_of(variants, is_measured))
+      layer.activations += measured_elements(spec.caches[static_cast<size_t>(layer.cache)]);
     if (layer.cache < 0 && layer.shares_cache < 0) continue;
     const auto cache = static_cast<size_t>(layer.cache >= 0 ? layer.cache : layer.shares_cache);
     const KvLayout& layout = spec.caches[cache];
@@ -102,11 +112,18 @@ ModelSpec with_variants(ModelSpec spec, const std::vector<Variant>& variants) {
   return spec;
 }
 
-/// What a sweep finds of each variant, by prompt and position.
-std::vector<std::vector<ComparedToken>> compared(const Ground& on, const std::vector<Variant>& variants,
-                                                 const MemoryPlan& memory, SweepFolder* store) {
+/// What a sweep finds of each variant.
+struct Found {
+  std::vector<std::vector<ComparedToken>> tokens;  // by prompt and position
+  std::vector<RowErrors> errors;
+};
+
+Found compared(const Ground& on, const std::vector<Variant>& variants, const MemoryPlan& memory, SweepFolder* store) {
+  Found found;
+  found.errors = store ? store->errors(variants.size()) : std::vector<RowErrors>(variants.size());
+  if (store) store->keep(found.errors);
   ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
-  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool);
+  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool, found.errors);
   Runner runner(*on.model.model, on.op, on.model.weights, memory);
   if (store) runner.keep_in(*store);
   SweepOutline outline =
@@ -117,10 +134,9 @@ std::vector<std::vector<ComparedToken>> compared(const Ground& on, const std::ve
   runner.run(side_by_side.groups(), on.sequences.prompts);
   on.listener.sweep_ends();
   check_equal(side_by_side.self(), on.sequences.prompts);
-  std::vector<std::vector<ComparedToken>> tokens;
-  for (size_t i = 0; i < variants.size(); ++i) tokens.push_back(side_by_side.of(i));
-  if (store) store->finish(tokens);
-  return tokens;
+  for (size_t i = 0; i < variants.size(); ++i) found.tokens.push_back(side_by_side.of(i));
+  if (store) store->finish(found.tokens);
+  return found;
 }
 
 }  // namespace
@@ -151,10 +167,11 @@ Swept sweep(const Ground& on, const std::vector<Variant>& variants, const std::s
   Swept swept;
   swept.memory = memory_of(on, variants);
   SweepFolder* store = on.resume ? &on.resume->sweep(name, variants, on.sequences.sha256) : nullptr;
-  std::vector<std::vector<ComparedToken>> tokens =
-      store && store->is_through() ? store->compared(variants.size(), tokens_of(on.sequences.measured))
-                                   : compared(on, variants, swept.memory, store);
-  for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], std::move(tokens[i])});
+  Found found = store && store->is_through() ? Found{store->compared(variants.size(), tokens_of(on.sequences.measured)),
+                                                     store->errors(variants.size())}
+                                             : compared(on, variants, swept.memory, store);
+  for (size_t i = 0; i < variants.size(); ++i)
+    swept.variants.push_back({variants[i], std::move(found.tokens[i]), std::move(found.errors[i])});
   return swept;
 }
 

@@ -32,9 +32,12 @@ class FloorTap final : public KvTap {
 
 }  // namespace
 
-std::unique_ptr<KvTap> tap_of(const Variant& variant, const ModelSpec& spec, Ops& op, int64_t keep_recent) {
+std::unique_ptr<KvTap> tap_of(const Variant& variant, const ModelSpec& spec, Ops& op, int64_t keep_recent,
+                              RowErrors* errors) {
   if (variant.is_floor()) return std::make_unique<FloorTap>(spec, op);
-  return std::make_unique<RoundingTap>(variant, op, keep_recent);
+  auto tap = std::make_unique<RoundingTap>(variant, op, keep_recent);
+  if (errors) tap->measure(spec, *errors);
+  return tap;
 }
 
 }  // namespace kvcal

@@ -1,5 +1,6 @@
 // What evaluate measured: variants, charts, and answers side by side. The recipe stands in the summary.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/number_text.h"
@@ -37,6 +38,28 @@ std::string kl_figure(const std::optional<SavedKl>& kl, double SavedKl::*figure)
 }
 
 std::string perplexity(const std::optional<double>& nll) { return nll ? formatted("%.4f", portable_exp(*nll)) : "-"; }
+
+/// "2.6 %, layer 3": where a variant's rows are off by most.
+std::string worst_error(const SavedVariant& v, std::optional<double> SavedRowErrors::*site) {
+  const SavedRowErrors* worst = nullptr;
+  for (const SavedRowErrors& layer : v.errors)
+    if (layer.*site && (!worst || *(layer.*site) > *(worst->*site))) worst = &layer;
+  if (!worst) return "-";
+  const double error = *(worst->*site);
+  return (std::isfinite(error) ? formatted(error < 10 ? "%.3g %%" : "%.0f %%", 100 * error) : "not finite") +
+         ", layer " + std::to_string(worst->index);
+}
+
+/// What is lost of the rows themselves; "" where the file does not say.
+std::string errors_table(const SavedEvaluation& e) {
+  HtmlTable table("How far the rows of the cache are off, in the worst layer and head: relative RMS error",
+                  {{"variant"}, {"mean KL", true}, {"keys", true}, {"values", true}, {"latent rows", true}});
+  for (const SavedVariant& v : e.variants)
+    if (!v.errors.empty())
+      table.add_row({escaped(v.name), kl_figure(v.all.kl, &SavedKl::mean), worst_error(v, &SavedRowErrors::key),
+                     worst_error(v, &SavedRowErrors::value), worst_error(v, &SavedRowErrors::latent)});
+  return table.empty() ? "" : table.html();
+}
 
 std::string variants_table(const SavedEvaluation& e) {
   HtmlTable table("How far predictions of the next token move: KL in nats, by tokens of the prompts",
@@ -165,7 +188,7 @@ std::string evaluation_section(const ReportInput& input) {
   const SavedEvaluation& e = *input.evaluation;
   return "<p>The whole model, run with its cache as it is (the reference) and as servers keep it: " +
          grouped(e.n_prompts) + " prompts, " + grouped(e.n_tokens) + " tokens, " + how_evaluated(e, escaped) +
-         ".</p>\n" + variants_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
+         ".</p>\n" + variants_table(e) + errors_table(e) + conclusion_text(e) + evaluation_charts(e) + answers(e);
 }
 
 }  // namespace kvcal

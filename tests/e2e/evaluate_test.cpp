@@ -11,6 +11,7 @@
 #include "evaluate/make_variants.h"
 #include "evaluate/rounding_tap.h"
 #include "harness/message_of.h"
+#include "solve/format_errors.h"
 
 namespace kvcal {
 namespace {
@@ -145,6 +146,33 @@ TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {
   const std::string expected = bytes({});
   EXPECT_TRUE(expected == bytes({.chunk_tokens = 256}));
   EXPECT_TRUE(expected == bytes({.threads = 1, .reversed = true}));
+}
+
+/// The first layer with a cache is layer 3, whose rows no variant has changed yet.
+TEST(Evaluate, RowsAreOffByWhatStatisticsSayOfTheFormat) {
+  CalibrationOptions options;
+  Recorder listener;
+  const CalibrationResult measured = calibrate({.model = source("datasets/demo/stressed"),
+                                                .prompts = [](bool) { return prompts({}); },
+                                                .open_devices = [] { return open_device("cpu", Precision::BF16, 2); }},
+                                               options, listener);
+  const Evaluation evaluation = run({}, [&](const ModelSpec& spec) {
+    const RangesOf ranges = ranges_of(measured.statistics);
+    return VariantSet{{in_format(spec, stored_format("fp8_per_token_head"), ranges),
+                       in_format(spec, stored_format("int4_per_token_head"), ranges),
+                       in_format(spec, stored_format("nvfp4_affine"), ranges), floor_of(spec)},
+                      {},
+                      {}};
+  });
+  const CacheStatistics& cache = measured.statistics.caches.at(0);
+  for (const CacheSite site : {CacheSite::Key, CacheSite::Value}) {
+    const FormatErrors expected = format_errors(cache, site, measured.statistics.run, SolveOptions{});
+    const auto error_of = [&](size_t variant) { return evaluation.compared[variant].errors.of(0, site).value(); };
+    EXPECT_NEAR(error_of(0), *expected.e4m3_per_row, 0.01 * *expected.e4m3_per_row) << name_of(site);
+    EXPECT_NEAR(error_of(1), *expected.int4_per_row, 0.01 * *expected.int4_per_row) << name_of(site);
+    EXPECT_GT(error_of(2), 0);
+    EXPECT_FALSE(evaluation.compared[3].errors.of(0, site)) << "of the floor";
+  }
 }
 
 struct Stopped {};

@@ -121,8 +121,12 @@ TEST(Plan, HasRoomForWhatTheFloorPutsInAnotherOrder) {
   };
   const KvLayout cache = OpenedModel(model.folder).spec().caches.at(0);
   const int64_t row = 2 * (cache.n_heads + cache.n_kv_heads) * cache.head_dim_k;
-  const auto floor = [](const ModelSpec& spec) { return VariantSet{{floor_of(spec)}, {}, {}}; };
-  EXPECT_EQ(activations(floor), activations(coarse) + static_cast<uint64_t>(256 * row) * sizeof(float));
+  const auto with_floor = [](const ModelSpec& spec) {
+    VariantSet set = coarse(spec);
+    set.compared.push_back(floor_of(spec));
+    return set;
+  };
+  EXPECT_EQ(activations(with_floor), activations(coarse) + static_cast<uint64_t>(256 * row) * sizeof(float));
 }
 
 TEST(Answers, DoNotBlameTheCheckpointAloneForWhatIsRounded) {

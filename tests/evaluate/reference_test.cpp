@@ -1,5 +1,6 @@
 // What each way to store the cache does to predictions, against the reference framework whose cache is rounded with
-// other code: at every position of every prompt, in f32 on both sides. Goldens: golden/README.md.
+// other code: at every position of every prompt, in f32 on both sides. Goldens: golden/README.md. And how far the rows
+// themselves are off: row_errors.json, by tests/reference/make_row_error_goldens.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 #include "arch/backend.h"
 #include "arch/golden.h"
-#include "evaluate/evaluate.h"
+#include "evaluate/evaluation_figures.h"
 #include "evaluate/make_variants.h"
 #include "harness/message_of.h"
 #include "harness/tolerances.h"
@@ -17,6 +18,10 @@ namespace kvcal {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Errors of rows, as a share of themselves (measured: 5e-6, of six digits). A value that lies where rounding jumps is
+/// off by as much either way.
+constexpr double kRowError = 2e-5;
 
 fs::path golden_folder() { return fs::path(KVCAL_SOURCE_DIR) / "tests/evaluate/golden"; }
 
@@ -164,6 +169,27 @@ class EvaluationReference : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  /// Of the worst head of every layer that is rounded; of no other.
+  void check_errors(const Evaluation& evaluation, const Json& golden) {
+    for (const VariantFigures& v : figures_of(evaluation).variants) {
+      SCOPED_TRACE(v.name);
+      const Json layers = golden.value(v.name, Json::object());
+      EXPECT_EQ(v.errors.size(), layers.size());
+      for (const LayerErrors& layer : v.errors) {
+        const Json expected = layers.value(std::to_string(layer.index), Json::object());
+        check_error(layer.key, expected.value("key", -1.0));
+        check_error(layer.value, expected.value("value", -1.0));
+        check_error(layer.latent, expected.value("latent", -1.0));
+      }
+    }
+  }
+
+  /// Below 0: none is expected.
+  void check_error(const std::optional<double>& error, double expected) {
+    EXPECT_EQ(error.has_value(), expected >= 0);
+    EXPECT_NEAR(error.value_or(expected), expected, kRowError * std::fabs(expected));
+  }
+
   void check(const std::vector<ComparedToken>& tokens, const Json& golden) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
     const Differences d(tokens, golden);
@@ -185,6 +211,8 @@ TEST_P(EvaluationReference, AtEveryPosition) {
   const Evaluation evaluation = evaluated(model, golden.at("n_sequences"), all_of(golden.at("variants")));
   check_all(evaluation, golden.at("variants"));
   check_reference(evaluation.compared[0].tokens, golden.at("nll"));
+  const Json errors = read_json_file(fs::path(KVCAL_SOURCE_DIR) / "tests/evaluate/row_errors.json");
+  if (const Json* of_rows = find_member(errors.at("cases"), GetParam())) check_errors(evaluation, *of_rows);
   if (const Json* in_blocks = find_member(golden, "in_blocks")) {
     SCOPED_TRACE("in blocks");
     const Json& variants = in_blocks->at("variants");

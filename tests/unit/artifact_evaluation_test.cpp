@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 
 #include "artifact/evaluation_schema.h"
 #include "artifact/saved_evaluation.h"
@@ -102,6 +103,29 @@ TEST(SavedEvaluation, HasFiguresByPrompt) {
   EXPECT_EQ(e.by_prompt[1].variants[0].second.kl, 1);
 }
 
+/// As version 1.2 has it: what comes back of the values of layer 7 is not finite.
+void add_errors(Json& j) {
+  for (const size_t v : {1, 2})
+    j["variants"][v]["errors"] = {{{"index", 3}, {"key", 0.026}, {"value", 1.25}},
+                                  {{"index", 7}, {"key", 0.03}, {"value", nullptr}}};
+}
+
+TEST(SavedEvaluation, HasErrorsOfRows) {
+  Json json = sound_evaluation();
+  add_errors(json);
+  const SavedEvaluation e = parse_evaluation_file(json.dump(), "e.json");
+  EXPECT_TRUE(e.variants[0].errors.empty());
+  const std::vector<SavedRowErrors>& errors = e.variants[1].errors;
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_EQ(errors[0].index, 3);
+  EXPECT_EQ(errors[0].key, 0.026);
+  EXPECT_EQ(errors[0].value, 1.25);
+  EXPECT_FALSE(errors[0].latent);
+  EXPECT_EQ(errors[1].value, std::numeric_limits<double>::infinity());
+  json["variants"][2]["errors"] = {{{"index", 7}, {"latent", 0.125}}};
+  EXPECT_EQ(parse_evaluation_file(json.dump(), "e.json").variants[2].errors[0].latent, 0.125);
+}
+
 struct Broken {
   const char* name;
   std::function<void(Json&)> change;
@@ -163,6 +187,21 @@ const Broken kBroken[] = {
      "those of 'file'"},
     {"mean_of_prompts", [](Json& j) { add_prompts(j), j["by_prompt"][1]["variants"]["file"]["kl"] = 3; },
      "the mean KL of file over prompts"},
+    {"negative_error", [](Json& j) { add_errors(j), j["variants"][1]["errors"][0]["key"] = -1; },
+     "key 'variants[1].errors[0].key': "},
+    {"errors_of_the_reference", [](Json& j) { add_errors(j), j["variants"][0]["errors"] = j["variants"][1]["errors"]; },
+     "errors of the reference's rows: 2, expected none"},
+    {"errors_descending", [](Json& j) { add_errors(j), j["variants"][1]["errors"][0]["index"] = 7; },
+     "'variants[1].errors[1].index': a layer"},
+    {"errors_of_no_layer", [](Json& j) { add_errors(j), j["variants"][1]["errors"][1]["index"] = 8; },
+     "expected less than the model's 8"},
+    {"errors_of_nothing",
+     [](Json& j) {
+       add_errors(j), j["variants"][2]["errors"][1].erase("key"), j["variants"][2]["errors"][1].erase("value");
+     },
+     "'variants[2].errors[1]': errors of a layer: of none"},
+    {"errors_of_both_kinds", [](Json& j) { add_errors(j), j["variants"][2]["errors"][1]["latent"] = 0.5; },
+     "'variants[2].errors[1]': errors of a layer: of both"},
     {"model_without_digest", [](Json& j) { j["model"].erase("config_sha256"); }, "'model.config_sha256' is missing"},
 };
 

@@ -99,6 +99,21 @@ TEST(EvaluationSummary, KnowsScalesOfOneWithoutTheirFile) {
   EXPECT_FALSE(has(page, "export --recipe")) << "which needs the file that it was found with";
 }
 
+TEST(EvaluationSection, ShowsErrorsOfRowsInTheWorstLayer) {
+  constexpr const char* kTable = "How far the rows of the cache are off";
+  Json json = sound_evaluation();
+  EXPECT_FALSE(has(page_of(json), kTable)) << "of a file that does not say";
+  json["variants"][1]["errors"] = {{{"index", 3}, {"key", 0.026}, {"value", 0.25}},
+                                   {{"index", 7}, {"key", 0.03}, {"value", 0.125}}};
+  json["variants"][2]["errors"] = {{{"index", 3}, {"latent", 0.5}}, {{"index", 7}, {"latent", nullptr}}};
+  const std::string page = page_of(json);
+  EXPECT_TRUE(has(page, kTable));
+  EXPECT_TRUE(has(page,
+                  "scale_1.0</th><td class=\"n\">0.5</td><td class=\"n\">3 %, layer 7</td><td class=\"n\">25 %, layer 3"
+                  "</td><td class=\"n\">-</td>"));
+  EXPECT_TRUE(has(page, "<td class=\"n\">-</td><td class=\"n\">-</td><td class=\"n\">not finite, layer 7</td>"));
+}
+
 TEST(EvaluationSection, IsLeftOutWithoutOne) {
   const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
   EXPECT_FALSE(has(report_html({artifact, nullptr, "scales.json", "kvcal test"}), "id=\"evaluation\""));

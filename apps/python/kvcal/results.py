@@ -242,6 +242,15 @@ class TagFigures(Figures):
     correct: Optional[float]
 
 
+class RowErrors(Record):
+    """Relative RMS errors of a layer's rows as they come back, of the worst head."""
+
+    index: int
+    key: Optional[float]
+    value: Optional[float]
+    latent: Optional[float]
+
+
 class Variant(Figures):
     """The model with its cache stored in one way."""
 
@@ -251,6 +260,7 @@ class Variant(Figures):
     correct: Optional[float]
     loops: Optional[int]
     answers: Optional[Members]
+    errors: Optional[List[RowErrors]]  # since 1.2
     by_tag: Dict[str, TagFigures]
     by_position: List[Members]
 
