@@ -9,8 +9,8 @@
 #include "artifact/json_text.h"
 #include "base/atomic_folder.h"
 #include "build_info.h"
-#include "export/pack.h"
 #include "export/serve.h"
+#include "export_pack.h"
 #include "hub_cache.h"
 #include "idle_options.h"
 #include "output_file.h"
@@ -119,25 +119,17 @@ Exit print_file(ExportRequest request) {
 
 constexpr const char* kPack = "pack";
 
-Exit export_pack(const ExportFlags& flags) {
-  const ExportRequest& r = flags.request;
-  if (r.out.empty()) fail("--out is required; see 'kvcal export --help'");
-  const std::string options = write_pack(
-      {r.scales, r.model, r.out, r.recipe, flags.include, std::string("kvcal ") + build_info().version, r.write.force});
-  write_line(quoted(r.out.string()), ": a pack; read back and verified");
-  write_line();
-  write_line("next: sign its SHA256SUMS before you publish it; whoever has the checkpoint applies it:");
-  write_line("  kvcal apply ", shell_word(r.out.string()), " MODEL ", options, options.empty() ? "" : " ", "-o OUT");
-  return Exit::Done;
-}
-
 Exit run(const ExportFlags& flags) {
   if (flags.undo) return undo(flags.request, flags.json);
   ExportRequest request = flags.request;
   if (request.target != kPack) find_exporter(request.target);
   if (request.scales.empty()) fail("export: SCALES is required; see 'kvcal export --help'");
   if (request.model.empty()) fail("export: --model is required; see 'kvcal export --help'");
-  if (request.target == kPack) return export_pack(flags);
+  if (request.target == kPack) {
+    if (request.out.empty()) fail("--out is required; see 'kvcal export --help'");
+    return export_pack(
+        {request.scales, request.model, request.out, request.recipe, flags.include, "", request.write.force, {}});
+  }
   if (!flags.include.empty()) fail("--include is for '--to pack', not for '--to " + request.target + "'");
   request.options.query = !flags.no_query;
   request.write.tool_version = std::string("kvcal ") + build_info().version;
@@ -153,7 +145,9 @@ std::string targets_text() {
   std::string text = "Targets:\n";
   for (const Exporter& e : exporters())
     text += "  " + std::string(e.name) + std::string(13 - e.name.size(), ' ') + std::string(e.what) + "\n";
-  return text + "  pack         scale file, recipe and --include in a folder without weights, for 'kvcal apply'\n";
+  return text +
+         "  pack         scale file, recipe or evaluation.json beside it, their page and --include in a folder without "
+         "weights, for 'kvcal apply'\n";
 }
 
 void add_options(CLI::App& verb, ExportFlags& flags) {

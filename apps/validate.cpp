@@ -156,27 +156,6 @@ std::optional<Pack> sound_pack(const std::string& folder, const std::optional<Mo
   }
 }
 
-/// The scale file and evaluation of a pack are checked like any.
-Validated validated_pack(const ValidateFlags& flags, const std::string& schema) {
-  if (!flags.scales.empty() || !flags.statistics.empty())
-    fail("validate: --scales and --stats are not for packs, and " + quoted(flags.file) + " is one");
-  const std::optional<ModelIdentity> model = model_of(flags);
-  Report report;
-  const std::optional<Pack> pack = sound_pack(flags.file, model, report);
-  if (!pack) return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
-  const ValidateInput scales(pack->scales().string());
-  report.merge(report_on_scales(flags, scales.text(), schema), pack->scales().string());
-  if (!report.has_errors())
-    if (const Artifact artifact = artifact_from_json(parse_json(scales.text()));
-        artifact.quantization.dtype == "fp8_e4m3")
-      check_at_one(artifact, report);
-  if (pack->has_recipe)
-    report.merge(validate_evaluation(ValidateInput(pack->recipe().string()).text(),
-                                     {model ? &*model : nullptr, pack->scales(), pack->recipe()}),
-                 pack->recipe().string());
-  return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
-}
-
 /// Whether the page shows what its files say: made again of them it is the same.
 void check_page(const std::string& page, const std::vector<CarriedFile>& files, Report& report) {
   const std::string here = std::string("kvcal ") + build_info().version, writer = writer_of(page);
@@ -191,6 +170,44 @@ void check_page(const std::string& page, const std::vector<CarriedFile>& files, 
   } catch (const Error& e) {
     report.add("A08", "", e.what());
   }
+}
+
+/// A page that carries files: they are the pack's, and it shows what they say. A pack outlives the program that made
+/// its page; one that carries none is the publisher's own.
+Report report_on_page(const Pack& pack, const std::string& scales, const std::string& evaluation) {
+  Report report;
+  const std::string page = ValidateInput(pack.page().string()).text();
+  const std::vector<CarriedFile> files = while_doing(quoted(pack.page().string()), [&] { return carried_files(page); });
+  if (files.empty()) return report;
+  report.evaluated({"A08"});
+  for (const CarriedFile& file : files)
+    if (file.text != (file.name == kCarriedScales ? scales : evaluation))
+      report.add("A08", "", "the " + quoted(file.name) + " that it carries is not the pack's");
+  if (!report.has_errors() && files.size() == 2 && writer_of(page) == std::string("kvcal ") + build_info().version)
+    check_page(page, files, report);
+  return report;
+}
+
+/// The scale file and evaluation of a pack are checked like any, and its page against them.
+Validated validated_pack(const ValidateFlags& flags, const std::string& schema) {
+  if (!flags.scales.empty() || !flags.statistics.empty())
+    fail("validate: --scales and --stats are not for packs, and " + quoted(flags.file) + " is one");
+  const std::optional<ModelIdentity> model = model_of(flags);
+  Report report;
+  const std::optional<Pack> pack = sound_pack(flags.file, model, report);
+  if (!pack) return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
+  const ValidateInput scales(pack->scales().string());
+  report.merge(report_on_scales(flags, scales.text(), schema), pack->scales().string());
+  if (!report.has_errors())
+    if (const Artifact artifact = artifact_from_json(parse_json(scales.text()));
+        artifact.quantization.dtype == "fp8_e4m3")
+      check_at_one(artifact, report);
+  const std::string evaluation = pack->has_evaluation ? ValidateInput(pack->evaluation().string()).text() : "";
+  if (pack->has_evaluation)
+    report.merge(validate_evaluation(evaluation, {model ? &*model : nullptr, pack->scales(), pack->evaluation()}),
+                 pack->evaluation().string());
+  if (pack->has_page) report.merge(report_on_page(*pack, scales.text(), evaluation), pack->page().string());
+  return {flags.file, std::move(report), flags.strict, {}, flags.verbose};
 }
 
 /// Of a file that stands in the page: no line of the page is its line.

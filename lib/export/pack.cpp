@@ -9,7 +9,9 @@
 
 #include "artifact/delivery.h"
 #include "artifact/json_text.h"
+#include "artifact/saved_evaluation.h"
 #include "base/atomic_folder.h"
+#include "base/file_kind.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "checkpoint/config_file.h"
@@ -85,6 +87,35 @@ std::map<std::string, fs::path> sources_of(const PackRequest& request) {
   return files;
 }
 
+/// Texts of a scale file, of its evaluation and of their page; "" where there is none.
+struct Packed {
+  std::string scales, evaluation, page;
+};
+
+/// Takes the evaluation out of `files`, or from beside the scale file, which may have one of other scales.
+Packed packed_with(std::string scales, const PackRequest& request, std::map<std::string, fs::path>& files,
+                   WrittenPack& written) {
+  std::error_code ignored;
+  Packed packed{std::move(scales), "", ""};
+  const auto take = [&](const fs::path& path) {
+    packed.evaluation = read_evaluation_text(path);
+    packed.page = request.page(packed.scales, packed.evaluation);
+  };
+  if (const auto named = files.find(kPackEvaluation); named != files.end()) {
+    take(named->second);
+    files.erase(named);
+  } else if (const fs::path beside = request.scales.parent_path() / kPackEvaluation;
+             fs::is_regular_file(beside, ignored)) {
+    try {
+      take(beside);
+    } catch (const Error& e) {
+      written.passed_over = e.what();
+      packed.evaluation.clear();
+    }
+  }
+  return packed;
+}
+
 std::map<std::string, std::string> read_sums(const fs::path& folder) {
   std::map<std::string, std::string> sums;
   std::stringstream lines(read_file(folder / kPackSums, size_t{1} << 20));
@@ -106,8 +137,9 @@ std::set<std::string> made_by(const fs::path& earlier) {
   return names;
 }
 
-void check_sums(const fs::path& folder, bool has_recipe) {
-  const std::map<std::string, std::string> sums = read_sums(folder);
+/// The names of the files.
+std::map<std::string, std::string> checked_sums(const fs::path& folder, bool has_recipe) {
+  std::map<std::string, std::string> sums = read_sums(folder);
   for (const std::string name : {kPackManifest, kPackScales, kPackEvaluation})
     if (!sums.contains(name) && (name != kPackEvaluation || has_recipe))
       fail(std::string(kPackSums) + " does not name " + quoted(name));
@@ -117,6 +149,7 @@ void check_sums(const fs::path& folder, bool has_recipe) {
     if (sha256_of_file(folder / name) != digest)
       fail(quoted(name) + " is not the file that was packed: its digest is another one than in " + kPackSums);
   }
+  return sums;
 }
 
 std::string options_of_apply(const Artifact& artifact, const std::optional<AppliedRecipe>& recipe) {
@@ -135,7 +168,7 @@ std::string name_of(const Pack& pack) {
 
 }  // namespace
 
-std::string write_pack(const PackRequest& request) {
+WrittenPack write_pack(const PackRequest& request) {
   const std::string text = read_artifact_text(request.scales);
   const Artifact artifact = parse_artifact(text, request.scales);
   const ModelIdentity model = identify_model(request.model);
@@ -148,13 +181,23 @@ std::string write_pack(const PackRequest& request) {
   check_apart(request.model, request.out);
   if (request.force && !replaces && fs::exists(request.out, ignored))
     fail(quoted(request.out.string()) + " is no pack: --force does not delete other folders");
+  WrittenPack written;
+  std::map<std::string, fs::path> files = sources_of(request);
+  const Packed packed = packed_with(text, request, files, written);
   Pack pack{{}, model.spec.architecture, model.weights_fingerprint, model.config_sha256, "",
             "", !request.recipe.empty()};
   take_revision(model.folder, pack);
   AtomicFolder folder(request.out, replaces ? Existing::Replace : Existing::Refuse);
   // Scales as they were checked, and once: they may come from a pipe.
   write_file_atomically(folder.path() / kPackScales, text, Existing::Refuse);
-  for (const auto& [name, source] : sources_of(request)) copy_into_pack(source, folder.path() / name);
+  if (!packed.evaluation.empty())
+    write_file_atomically(folder.path() / kPackEvaluation, packed.evaluation, Existing::Refuse);
+  if (!packed.page.empty() && !files.contains(kPackPage))
+    write_file_atomically(folder.path() / kPackPage, packed.page, Existing::Refuse);
+  for (const auto& [name, source] : files) {
+    copy_into_pack(source, folder.path() / name);
+    written.has_statistics |= kind_of_file(folder.path() / name) == FileKind::Statistics;
+  }
   write_file_atomically(folder.path() / kPackManifest, manifest_text(pack, request.tool_version), Existing::Refuse);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path())) names.push_back(entry.path().filename().string());
@@ -162,10 +205,13 @@ std::string write_pack(const PackRequest& request) {
   std::string sums;
   for (const std::string& name : names) sums += sha256_of_file(folder.path() / name) + "  " + name + "\n";
   write_file_atomically(folder.path() / kPackSums, sums, Existing::Refuse);
-  read_pack(folder.path());
+  const Pack read_back = read_pack(folder.path());
+  written.has_evaluation = read_back.has_evaluation;
+  written.has_page = read_back.has_page;
   if (replaces) check_nothing_lost(request.out, made_by(request.out), folder.path());
   folder.commit();
-  return options_of_apply(artifact, recipe);
+  written.apply_options = options_of_apply(artifact, recipe);
+  return written;
 }
 
 bool is_pack(const fs::path& folder) {
@@ -189,7 +235,9 @@ Pack read_pack(const fs::path& folder) {
               get_string_or(*model, "repository", ""),
               get_string_or(*model, "revision", ""),
               find_member(json, "recipe") != nullptr};
-    check_sums(folder, pack.has_recipe);
+    const std::map<std::string, std::string> sums = checked_sums(folder, pack.has_recipe);
+    pack.has_evaluation = sums.contains(kPackEvaluation);
+    pack.has_page = sums.contains(kPackPage);
     return pack;
   });
 }

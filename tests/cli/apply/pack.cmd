@@ -34,6 +34,22 @@ kvcal export bad.json --model "$model" --to pack -o bad | tail -1
 kvcal apply bad "$model" -o no || echo exit $?
 kvcal apply bad "$model" --skip-layers keep16 -o kept | grep serve.kept
 kvcal apply bad "$model" --allow-keep16 -o written | grep serve.written
+# The evaluation beside the scale file goes with it, and the page of both; one of other scales stays where it is.
+mkdir beside && cp s.json beside/s.json && cp e.json beside/evaluation.json
+kvcal export beside/s.json --model "$model" --to pack -o taken | sed '/^$/,$d'
+ls taken && cmp taken/evaluation.json e.json
+kvcal report s.json --evaluation e.json --evidence -q -o page.html && cmp taken/report.html page.html && echo the same page
+kvcal validate taken --model "$model" | tail -1
+kvcal apply taken "$model" -o plain >text && kvcal export s.json --model "$model" -o plainly >text && diff -r plain plainly && echo the same bytes
+cp bad.json beside/bad.json && kvcal export beside/bad.json --model "$model" --to pack --include run.kvstats -o other | sed '/^$/,$d'
+ls other
+kvcal export bad.json --model "$model" --to pack --include beside/evaluation.json -o no || echo exit $?
+# A page that somebody edited, one of other files, and a publisher's own.
+sums() { (cd "$1" && sha256sum *.html *.json >SHA256SUMS); }
+cp -r taken edited && sed -i 's/predictions/answers/' edited/report.html && sums edited && kvcal validate edited | grep -A1 A08
+cp -r taken foreign && cp bad.json foreign/kv-cache-scales.json && sums foreign && kvcal validate foreign | grep A08
+echo '<!DOCTYPE html><title>kvcal report</title>' >report.html
+kvcal export beside/s.json --model "$model" --to pack --include report.html -o own >text && cmp own/report.html report.html && kvcal validate own | tail -1
 # Files that never end, or lie elsewhere; a download of the Hub is links, too.
 cp -r pack endless && mkfifo endless/x && echo "$(printf %064d 0)  x" >>endless/SHA256SUMS
 timeout 20 kvcal validate endless || echo exit $?
