@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Errors of rows, as a share of themselves (measured: 5e-6, of six digits). A value that lies where rounding jumps is
-/// off by as much either way.
-constexpr double kRowError = 2e-5;
+/// Errors of rows, as a share of themselves: those of the first layer (measured: 5e-6, of six digits), and behind it,
+/// where a value that lies where rounding jumps has moved the rows themselves (3e-4).
+constexpr double kFirstRowError = 2e-5, kRowError = 2e-3;
 
 fs::path golden_folder() { return fs::path(KVCAL_SOURCE_DIR) / "tests/evaluate/golden"; }
 
@@ -177,17 +177,18 @@ class EvaluationReference : public ::testing::TestWithParam<std::string> {
       EXPECT_EQ(v.errors.size(), layers.size());
       for (const LayerErrors& layer : v.errors) {
         const Json expected = layers.value(std::to_string(layer.index), Json::object());
-        check_error(layer.key, expected.value("key", -1.0));
-        check_error(layer.value, expected.value("value", -1.0));
-        check_error(layer.latent, expected.value("latent", -1.0));
+        const double tolerance = layer.index == v.errors[0].index ? kFirstRowError : kRowError;
+        check_error(layer.key, expected.value("key", -1.0), tolerance);
+        check_error(layer.value, expected.value("value", -1.0), tolerance);
+        check_error(layer.latent, expected.value("latent", -1.0), tolerance);
       }
     }
   }
 
   /// Below 0: none is expected.
-  void check_error(const std::optional<double>& error, double expected) {
+  void check_error(const std::optional<double>& error, double expected, double tolerance) {
     EXPECT_EQ(error.has_value(), expected >= 0);
-    EXPECT_NEAR(error.value_or(expected), expected, kRowError * std::fabs(expected));
+    EXPECT_NEAR(error.value_or(expected), expected, tolerance * std::fabs(expected));
   }
 
   void check(const std::vector<ComparedToken>& tokens, const Json& golden) {

@@ -2,6 +2,7 @@ set -- "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.
 kvcal evaluate "$@" --floor -o floored.json && kvcal validate floored.json
 kvcal evaluate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/questions.jsonl" "$SOURCE/datasets/demo/prompts.jsonl" --until-decided 0.001 -o decided.json 2>told | sed -n '/^shown/,/:$/p' && kvcal validate decided.json
 grep until_decided decided.json
+grep -c '"errors": \[' decided.json
 kvcal evaluate "$@" --until-decided 0.1 --per-layer || echo exit $?
 kvcal evaluate "$@" --until-decided 0.1 --max-kl 0.2 || echo exit $?
 # What the last of three parts needs is said before the first runs.
