@@ -54,7 +54,9 @@ Found no_scales_anywhere(const Facts& f) {
   if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
   std::string detail = c.has_tensors ? "no scale tensors" : "config.json declares none";
   if (c.method.empty()) detail += ", no quantization_config: the server prints no warning";
-  return in_checkpoint(f, detail);
+  Found found = in_checkpoint(f, detail);
+  found.is_hint = is_one_enough(f);
+  return found;
 }
 
 Found unlisted_file(const Facts& f) {

@@ -207,6 +207,8 @@ Diagnosis Doctor::diagnose() {
     (sign.severity() == Severity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const Sign& a, const Sign& b) { return a.severity() > b.severity(); });
+  // What something else contradicts comes last.
+  std::ranges::stable_partition(diagnosis.notes, [](const Sign& s) { return !s.is_hint; });
   diagnosis.explanations = explain(diagnosis.findings);
   diagnosis.facts = facts_;
   return diagnosis;

@@ -86,6 +86,7 @@ struct ScaleFacts {
   std::string model_type, architecture, fingerprint, config_sha256;
   int64_t latent_width = 0;        // of MLA rows; 0: none
   bool only_format_noise = false;  // at these scales nothing beyond rounding is felt, anywhere
+  bool one_would_do = false;       // it says of every site that 1.0 does as well, and that FP8 is fine
   int64_t longest = 0;             // tokens of the longest calibration prompt; 0: unknown
   std::vector<std::string> also_valid_for;
 };

@@ -338,7 +338,7 @@ constexpr CombinationRule kRules[] = {
     {{"F32", Error, Reported,
       "the cache is asked for in another 16-bit type than the model computes in: fluent nonsense was reported",
       "that this version does it: reported for 0.28.0, not checked in others", "--kv-cache-dtype auto",
-      "vllm issue 54338", Cause::FormatUnsupported, 8},
+      "vllm issue 54338", Cause::FormatUnsupported, 8, "W02"},
      kFlags | kCheckpoint | kVllm,
      other_half},
     {{"F14", Note, Inferred, "--enforce-eager makes decoding slower and changes no numbers", "",

@@ -92,6 +92,8 @@ std::string count(size_t n, const std::string& what);
 bool looks_broken(const Facts& facts);
 /// Whether the checkpoint has scales other than 1.0.
 bool has_own_scales(const Facts& facts);
+/// The scale file of this model says that 1.0 does as well: what has 1.0 there is not to blame.
+bool is_one_enough(const Facts& facts);
 /// For rules: holds, with backend and cache type as evidence.
 Found found_with_backend(const Facts& facts);
 

@@ -29,12 +29,20 @@ bool is_format_noise(const Json& site) {
   return std::fabs(number("at_scale") - kOfFormat) < kSpread && number("clipped_at_scale") == 0;
 }
 
+// Files of version 1.0 do not say so.
+bool is_one_enough(const Json& site) {
+  const Json& assessment = object_at(site, "assessment");
+  return text_at(assessment, "scale") == name_of(ScaleNeed::Any) &&
+         text_at(assessment, "fp8") == name_of(Fitness::Fine);
+}
+
 void take_layer(const Json& layer, ScaleFacts& facts) {
   for (const char* name : {"key", "value", "latent"}) {
     const Json& site = object_at(layer, name);
     if (site.empty()) continue;
     count_scale(find_member(site, "scale"), facts);
     facts.only_format_noise &= is_format_noise(site);
+    facts.one_would_do &= is_one_enough(site);
     if (name == std::string_view("latent")) facts.latent_width = integer_at(layer, "head_dim_k");
   }
 }
@@ -49,9 +57,10 @@ void take_artifact(const Json& json, ScaleFacts& facts) {
     if (other.is_string()) facts.also_valid_for.push_back(other.get<std::string>());
   facts.longest = integer_at(object_at(json, "calibration"), "longest");
   facts.n_layers = list_at(json, "layers").size();
-  facts.only_format_noise = true;
+  facts.only_format_noise = facts.one_would_do = true;
   for (const Json& layer : list_at(json, "layers")) take_layer(layer, facts);
   facts.only_format_noise &= facts.n_sites > 0;
+  facts.one_would_do &= facts.n_sites > 0;
 }
 
 // {"kv_cache": {"scaling_factor": {"0": {"0": 0.03, ...}}}}

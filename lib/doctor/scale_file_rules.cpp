@@ -44,6 +44,8 @@ Found other_model_type(const Facts& f) {
                  : Found{};
 }
 
+bool is_of_another(const Facts& f) { return f.checkpoint && (other_weights(f).holds || other_model_type(f).holds); }
+
 Found invalid_scale_file(const Facts& f) {
   return f.scales->n_invalid == 0 ? Found{} : in_scales(f, count(f.scales->n_invalid, "scale"));
 }
@@ -59,8 +61,11 @@ Found short_calibration(const Facts& f) {
 Found file_goes_nowhere(const Facts& f) {
   const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
   const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
-  if (given || inside || !f.checkpoint) return {};
-  return in_scales(f, "");
+  if (given || inside || !f.checkpoint || is_of_another(f)) return {};
+  if (!is_one_enough(f)) return in_scales(f, "");
+  Found found = in_scales(f, "by the file itself 1.0 does as well");
+  found.is_hint = true;
+  return found;
 }
 
 Found narrow_rows(const Facts& f) {
@@ -108,7 +113,7 @@ constexpr CombinationRule kRules[] = {
               "calibrate with longer prompts, or --max-model-len", "vllm issue 52793", Cause::ScalesStale, 2),
      kScales | kFlags, short_calibration},
     {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
-      kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
+      kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7, "F08"},
      kScales | kFlags | kTensors | kQuantized,
      file_goes_nowhere},
     {entry_of("C06", Established, "", kCalibrate, "vllm change 42956", Cause::ScalesStale, 8), kScales | kCheckpoint,
@@ -126,6 +131,8 @@ constexpr CombinationRule kRules[] = {
 };
 
 }  // namespace
+
+bool is_one_enough(const Facts& f) { return f.scales && f.scales->one_would_do && !is_of_another(f); }
 
 std::span<const CombinationRule> scale_file_rules() { return kRules; }
 

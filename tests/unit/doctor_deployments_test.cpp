@@ -29,12 +29,12 @@ Ids all_ids(const Diagnosis& d) {
 }
 
 /// Never both of one run: one of them says, or presumes, that the other is not so.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kExclude = {{
-    {"W01", "W03"},  {"W01", "F13"}, {"W01", "C22"}, {"W01", "LG1"},  {"W01", "LG2"}, {"W01", "LG14"},
-    {"W01", "LG16"}, {"W01", "F08"}, {"W01", "B16"}, {"W02", "F13"},  {"W02", "W03"}, {"W03", "F13"},
-    {"W03", "LG14"}, {"C18", "F13"}, {"C18", "C22"}, {"C18", "LG2"},  {"C18", "F08"}, {"W01", "W04"},
-    {"W03", "W04"},  {"F13", "W04"}, {"F08", "F07"}, {"RS3", "RS4"},  {"RS3", "RS8"}, {"RS4", "RS18"},
-    {"F16", "F15"},  {"F16", "F33"}, {"L08", "LG2"}, {"F09", "F09b"}, {"B17", "F13"}, {"F40", "W02"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 34> kExclude = {{
+    {"W01", "W03"}, {"W01", "F13"}, {"W01", "C22"},  {"W01", "LG1"}, {"W01", "LG2"}, {"W01", "LG14"}, {"W01", "LG16"},
+    {"W01", "F08"}, {"W01", "B16"}, {"W02", "F13"},  {"W02", "W03"}, {"W03", "F13"}, {"W03", "LG14"}, {"C18", "F13"},
+    {"C18", "C22"}, {"C18", "LG2"}, {"C18", "F08"},  {"W01", "W04"}, {"W03", "W04"}, {"F13", "W04"},  {"F08", "F07"},
+    {"RS3", "RS4"}, {"RS3", "RS8"}, {"RS4", "RS18"}, {"F16", "F15"}, {"F16", "F33"}, {"L08", "LG2"},  {"F09", "F09b"},
+    {"B17", "F13"}, {"F40", "W02"}, {"F32", "W02"},  {"F30", "F08"}, {"F30", "S22"}, {"F30", "S22b"},
 }};
 
 class Draw {
@@ -133,6 +133,17 @@ const std::vector<std::string> kLines = {
     "triton: type fp8e4nv not supported in this architecture\n",
 };
 
+/// Of one that needs them, one whose layers are all fine at 1.0, and one for SGLang; the last of another model.
+const std::vector<std::string> kScaleFiles = {
+    R"({"format": "kv-cache-scales", "model": {"architecture": "LlamaForCausalLM"}, "layers": [{"key": {"scale": 0.02,
+        "assessment": {"scale": "needed", "fp8": "fine"}}, "value": {"scale": 0.02, "assessment": {"scale": "any", "fp8": "fine"}}}]})",
+    R"({"format": "kv-cache-scales", "model": {"architecture": "LlamaForCausalLM"}, "layers": [{"key": {"scale": 0.02,
+        "assessment": {"scale": "any", "fp8": "fine"}}, "value": {"scale": 0.02, "assessment": {"scale": "any", "fp8": "fine"}}}]})",
+    R"({"kv_cache": {"dtype": "float8_e4m3fn", "scaling_factor": {"0": {"0": 0.02}}}})",
+    R"({"format": "kv-cache-scales", "model_type": "phi", "model": {"architecture": "PhiForCausalLM"}, "layers": [{"key":
+        {"scale": 0.02}, "value": {"scale": 0.02}}]})",
+};
+
 /// Each configuration with each declaration and each set of tensors, written once.
 std::vector<std::filesystem::path> write_checkpoints(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
@@ -150,6 +161,7 @@ std::vector<std::filesystem::path> write_checkpoints(const std::filesystem::path
 
 struct Deployment {
   std::string server, gpu, command, log, output;
+  std::string scales;                // what is in the scale file, or empty
   bool installed = false;            // a server that has few names
   std::filesystem::path checkpoint;  // or empty
 
@@ -168,13 +180,20 @@ struct Deployment {
     if (!gpu.empty()) doctor.add_gpu(gpu);
     if (!command.empty()) doctor.add_command("command", command);
     if (!checkpoint.empty()) doctor.add_checkpoint(checkpoint);
+    if (!scales.empty()) {
+      const std::filesystem::path file =
+          std::filesystem::path(testing::TempDir()) / ("doctor_scales_" + std::to_string(::getpid()) + ".json");
+      write_text(file, scales);
+      doctor.add_scale_file(file);
+      std::filesystem::remove(file);
+    }
     if (!log.empty()) doctor.add_log("server.log", reading(log));
     if (!output.empty()) doctor.add_output("answer", output);
     return doctor.diagnose();
   }
   std::string text() const {
     return server + (installed ? " installed" : "") + " | " + gpu + " | " + command + " | " + checkpoint.string() +
-           "\n" + log + output + "\n" + diagnosis_text(diagnose()).text();
+           "\n" + scales + log + output + "\n" + diagnosis_text(diagnose()).text();
   }
 };
 
@@ -197,6 +216,7 @@ Deployment drawn(unsigned seed, const std::vector<std::filesystem::path>& checkp
   for (int i = 0; i < 2; ++i)
     if (draw.one_in(3)) d.log += draw.of(kLines);
   if (draw.one_in(2)) d.output = std::string(64, '!');
+  if (draw.one_in(4)) d.scales = draw.of(kScaleFiles);
   return d;
 }
 
@@ -291,6 +311,13 @@ void expect_format_of_cache(const Deployment& deployment, const Diagnosis& d) {
   EXPECT_EQ(said.find("FP8 cache"), std::string::npos) << said << deployment.text();
 }
 
+/// Where the scale file says that 1.0 does as well, nothing is put down to 1.0 or to the file's not being read.
+void expect_word_of_scale_file(const Deployment& deployment, const Diagnosis& d) {
+  if (!d.facts.scales || !d.facts.scales->one_would_do || !is_one_enough(d.facts)) return;
+  for (const Sign& sign : d.findings)
+    EXPECT_TRUE(sign.entry->id != "F08" && sign.entry->id != "F30") << sign.entry->id << "\n" << deployment.text();
+}
+
 TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
   for (unsigned seed = 0; seed < kDeployments && !HasFailure(); ++seed) {
     const Deployment deployment = drawn(seed, checkpoints_);
@@ -300,6 +327,7 @@ TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
     expect_useful_fixes(deployment, d);
     expect_words_of_server(deployment, d);
     expect_format_of_cache(deployment, d);
+    expect_word_of_scale_file(deployment, d);
   }
 }
 
