@@ -7,6 +7,7 @@
 #include "base/or_nothing.h"
 #include "base/word_list.h"
 #include "doctor/container.h"
+#include "doctor/container_file.h"
 #include "doctor/python_call.h"
 #include "doctor/shell_words.h"
 #include "doctor/yaml.h"
@@ -199,6 +200,11 @@ std::optional<ServeCommand> options_or_none(std::string_view text) {
 
 Launches read_manifest(std::string_view text) {
   Launches launches;
+  if (const ContainerFile file = read_container_file(text); !file.kind.empty()) {
+    launches.kind = file.kind;
+    Reader(launches).visit(file.container, std::string(file.kind), false);
+    return launches;
+  }
   launches.kind = kind_by_keys(text);
   if (launches.kind.empty()) launches.kind = kChart;
   for (const Json& document : documents_of(text)) Reader(launches).visit(document, "", false);
@@ -226,6 +232,7 @@ bool is_report(std::string_view text) {
 
 bool is_manifest(std::string_view text) {
   const std::string_view inner = without_margin(text);
+  if (!read_container_file(inner).kind.empty()) return true;
   return !is_report(inner) && (!kind_by_keys(inner).empty() || starts_a_server(inner) || options_or_none(inner));
 }
 

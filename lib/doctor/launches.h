@@ -1,5 +1,5 @@
 // What a text starts: a command, the containers of a compose file, of Kubernetes manifests, of a chart's values or of
-// docker inspect, or a file of options.
+// docker inspect, that of a Dockerfile or a Quadlet unit, or a file of options.
 #pragma once
 
 #include <string>

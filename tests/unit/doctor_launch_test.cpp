@@ -56,6 +56,28 @@ TEST(Launch, manifests_in_json) {
   EXPECT_EQ(kind_of_input(pod("{{ m.content }}"), true), InputKind::Command);
 }
 
+TEST(Launch, files_of_one_container) {
+  const std::string command = "vLLM 0.28.0 X: kv-cache-dtype=fp8";
+  const Form forms[] = {
+      {"# ours\nFROM vllm/vllm-openai:v0.28.0\nENV VLLM_USE_V1=1 A=\"b c\"\nCMD [\"X\", \\\n  \"--kv-cache-dtype\", "
+       "\"fp8\"]\n",
+       command + " | A=b c | VLLM_USE_V1=1"},
+      {"ARG TAG=v0.28.0\nFROM --platform=linux/amd64 vllm/vllm-openai:${TAG} AS base\nENV A b c\nFROM base\n"
+       "RUN pip install x\nENTRYPOINT vllm serve X --kv-cache-dtype fp8\n",
+       command + " | A=b c"},
+      {"from lmsysorg/sglang:v0.5.23\ncmd [\"python3\", \"-m\", \"sglang.launch_server\", \"--model\", \"X\"]",
+       "SGLang 0.5.23 X:"},
+      {"[Unit]\nDescription=vLLM\n\n[Container]\nImage=docker.io/vllm/vllm-openai:v0.28.0\nEnvironment=HF_HOME=/hf "
+       "\"A=b c\"\nExec=--model X \\\n  --kv-cache-dtype fp8\nVolume=/hf:/hf\n[Service]\nEnvironment=NOT=inside\n",
+       command + " | A=b c | HF_HOME=/hf"},
+  };
+  for (const auto& [text, expected] : forms) {
+    EXPECT_EQ(shown(text), expected) << text;
+    EXPECT_EQ(kind_of_input(text, true), InputKind::Command) << text;
+  }
+  EXPECT_EQ(kind_of_input("FROM here on the log says nothing\n", true), InputKind::Log);
+}
+
 TEST(Launch, files_of_options) {
   EXPECT_EQ(shown("# --config\nmodel: X\nkv_cache_dtype: fp8\nenforce-eager: true\ntrust-remote-code: false\n"
                   "speculative-config:\n  method: mtp\n"),
