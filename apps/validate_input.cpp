@@ -57,7 +57,11 @@ ValidateInput::ValidateInput(const std::string& file) : name_(file), path_(file)
   }
   using enum FileKind;
   const auto is_checked = {Unknown, ScaleFile, Statistics, Evaluation, ReportPage};
-  if (std::ranges::find(is_checked, kind_) == is_checked.end()) fail(other_kind(name_, kind_, kExpected));
+  if (std::ranges::find(is_checked, kind_) == is_checked.end()) {
+    const bool served = kind_ == SglangScales;
+    fail(other_kind(name_, kind_, kExpected) +
+         (served ? "; 'kvcal doctor " + name_ + " --model MODEL' holds it against what SGLang asks for" : ""));
+  }
 }
 
 /// Statistics may be larger than memory: they are read where they are needed.
