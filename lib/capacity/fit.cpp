@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "deployment/cache_choices.h"
 
 namespace kvcal {
 
@@ -46,10 +47,14 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
 
 bool takes_format(const Deployment& d, KvFormat format, const ModelSpec& spec) {
   constexpr int kAmpere = 80;
-  const int family = d.capability / 10;
+  Gpu gpu;
+  gpu.rocm = d.rocm;
+  gpu.capability = d.capability;
   const bool narrow = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == 64; });
-  if (format == KvFormat::NVFP4)
-    return !d.rocm && (family == 0 || family == 10 || family == 12 || ((family == 8 || family == 9) && !narrow));
+  const auto serves = [&](Engine server) {
+    return why_not_served(server, std::nullopt, "nvfp4", {&gpu, false, narrow ? 64 : 0}).empty();
+  };
+  if (format == KvFormat::NVFP4) return serves(Engine::Vllm) || serves(Engine::Sglang);
   return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;
 }
 

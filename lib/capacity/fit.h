@@ -31,9 +31,9 @@ struct Deployment {
   int64_t replicas() const { return gpus / tp; }
 };
 
-/// Whether servers have kernels for such a cache on this GPU; true where it is not known. vLLM 0.33.0 takes NVFP4 on
-/// the families 8, 9, 10 and 12, on 8 and 9 not with heads of 64 channels; SGLang 0.5.23 on 10 and 12. Below sm_80 vLLM
-/// has only Triton's kernels, which cannot be compiled for E4M3 there (vllm#35720).
+/// Whether some server has kernels for such a cache on this GPU; true where it is not known. Of NVFP4 by the table of
+/// deployment/cache_choices.cpp. Below sm_80 vLLM has only Triton's kernels, which cannot be compiled for E4M3 there
+/// (vllm#35720).
 bool takes_format(const Deployment& deployment, KvFormat format, const ModelSpec& spec);
 
 /// Throws Error: no GPUs, tp that does not divide them or the heads, utilization outside (0, 1].

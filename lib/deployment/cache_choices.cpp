@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/letter_case.h"
+#include "base/word_list.h"
 
 namespace kvcal {
 namespace {
@@ -65,6 +67,65 @@ Trait has(const Choice& c, const std::optional<EngineVersion>& v) {
   return *v <= c.absent ? Trait::No : Trait::Unknown;
 }
 
+/// What some versions serve a type on alone. GPUs are families of NVIDIA's compute capability, 12 for 12.x, and of
+/// AMD's names. Types that no line is of are not looked into.
+struct OnlyOn {
+  Engine server;
+  std::string_view type;  // how it begins, or how it ends after a star
+  EngineVersions versions;
+  std::string_view gpus;          // "": any
+  std::string_view backend = "";  // the only one of vLLM's that lists the type; "": several, or not looked into
+  std::string_view wide = "";     // of the GPUs those that take no heads of 64 channels
+  bool plain_alone = false;       // no MLA
+};
+
+// supported_kv_cache_dtypes of vLLM's backends in 0.20.0 to 0.33.0, flashinfer.py supports_kv_cache_dtype and
+// supports_combination, config/vllm.py since 0.22.0 of MLA, flashmla_sparse.py, rocm_octave_attn.py _kernel_tier
+// (RDNA3, CDNA3). flashinfer.py of 0.20.0 and 0.20.2: "nvfp4 KV cache is not yet supported". SGLang 0.5.16
+// server_args.py, 0.5.23 kv_cache_hook.py.
+constexpr std::array kOnlyOn = {
+    OnlyOn{Engine::Vllm, "nvfp4_ds_mla", {{0, 32, 0}, {}}, "10"},
+    OnlyOn{Engine::Vllm, "nvfp4_4over6", {{0, 28, 0}, {}}, "10", "FLASHINFER", "", true},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 21, 0}}, "none", "", "", true},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 21, 0}, {0, 32, 0}}, "10", "FLASHINFER", "", true},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, "8 9 10 12", "FLASHINFER", "8 9 12", true},
+    OnlyOn{Engine::Vllm, "octave_", {{0, 33, 0}, {}}, "gfx11 gfx942", "ROCM_OCTAVE"},
+    OnlyOn{Engine::Vllm, "*_per_token_head", {{0, 20, 0}, {}}, "", "TRITON_ATTN"},
+    OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, "10 12"},
+    OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, "10 11 12"},
+};
+
+bool is_of(std::string_view type, std::string_view pattern) {
+  return pattern.starts_with("*") ? type.ends_with(pattern.substr(1)) : type.starts_with(pattern);
+}
+
+/// Of a type the lines that begin alike, of which the first is the closest.
+std::vector<const OnlyOn*> lines_of(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
+  std::vector<const OnlyOn*> lines;
+  for (const OnlyOn& o : kOnlyOn) {
+    const bool closest = lines.empty() || lines.front()->type == o.type;
+    if (o.server == server && closest && is_of(type, o.type) && (!version || o.versions.hold(version)))
+      lines.push_back(&o);
+  }
+  return lines;
+}
+
+/// "12", "gfx942", "gfx11"; "" where it is not known.
+std::string family_of(const Gpu& gpu) {
+  if (gpu.rocm) return gpu.gfx.starts_with("gfx11") ? "gfx11" : gpu.gfx.empty() ? "AMD" : gpu.gfx;
+  return gpu.capability == 0 ? "" : std::to_string(gpu.capability / 10);
+}
+
+std::string refusal_by(const OnlyOn& o, const CachePlace& place) {
+  if (o.plain_alone && place.latent) return "no MLA";
+  if (o.gpus == "none") return "not in this version yet";
+  const std::string family = place.gpu == nullptr ? "" : family_of(*place.gpu);
+  if (family.empty() || o.gpus.empty()) return "";
+  if (!has_word(o.gpus, family))
+    return std::string(o.gpus.starts_with("gfx") ? "" : "compute capability ") + std::string(o.gpus) + " alone";
+  return place.head_dim == 64 && has_word(o.wide, family) ? "no heads of 64 channels" : "";
+}
+
 /// A backend that both servers have, or that one of them alone has.
 struct Backend {
   std::string_view vllm, sglang;
@@ -110,6 +171,22 @@ Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version,
 bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   constexpr EngineVersions kRefused = {{0, 12, 0}, {0, 15, 0}};
   return server == Engine::Vllm && type == "bfloat16" && version && kRefused.hold(version);
+}
+
+std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
+                           const CachePlace& place) {
+  std::string why;
+  for (const OnlyOn* line : lines_of(server, version, type)) {
+    why = refusal_by(*line, place);
+    if (why.empty()) return "";
+  }
+  return why;
+}
+
+std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
+  const std::vector<const OnlyOn*> lines = lines_of(server, version, type);
+  const bool same = std::ranges::all_of(lines, [&](const OnlyOn* o) { return o->backend == lines[0]->backend; });
+  return lines.empty() || !same ? "" : lines[0]->backend;
 }
 
 std::optional<std::string_view> backend_of_another(Engine server, std::string_view name) {

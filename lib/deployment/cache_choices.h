@@ -7,6 +7,7 @@
 
 #include "deployment/engine.h"
 #include "deployment/trait.h"
+#include "servers/gpu.h"
 
 namespace kvcal {
 
@@ -16,6 +17,21 @@ Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version,
 
 /// Whether this version refuses the type later on, although it is a choice of the option.
 bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
+
+/// What a cache of some type is to be served with.
+struct CachePlace {
+  const Gpu* gpu = nullptr;  // null: not known
+  bool latent = false;       // MLA
+  int64_t head_dim = 0;      // 0: not known
+};
+
+/// Why the server has no kernels for a cache of this type there, as "NVIDIA's compute capability 10 alone"; "" where it
+/// may have. Without a version what is so of every version that has the type.
+std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
+                           const CachePlace& place);
+
+/// The only attention backend that takes the type; "" where several may.
+std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
 
 /// Of a name that the server does not take and another server does: what the backend is called here; "" where it has no
 /// such backend. vLLM takes its own in small letters, too.

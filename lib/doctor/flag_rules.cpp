@@ -308,7 +308,7 @@ constexpr CombinationRule kRules[] = {
       "this server has no attention backend of that name, which another server may have: it does not start",
       "that no plug-in adds it", "{backend}",
       "vllm 0.12.0 to 0.33.0 v1/attention/backends/registry.py, sglang 0.5.8 to 0.5.23 ATTENTION_BACKEND_CHOICES",
-      Cause::OptionUnknown, 9},
+      Cause::OptionUnknown, 9, "B33"},
      kFlags | kKnownServer,
      backend_of_other_server},
     {{"F38", Fatal, Established,

@@ -5,6 +5,7 @@
 
 #include "base/letter_case.h"
 #include "base/word_list.h"
+#include "deployment/cache_choices.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -167,32 +168,24 @@ Found decode_sums_otherwise(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-/// A type that these versions serve on NVIDIA's GPUs of these families alone: 12 is compute capability 12.x.
-struct OnlyOn {
-  Engine server;
-  std::string_view type;
-  EngineVersions versions;
-  std::array<int, 4> families;
-};
-// flashinfer.py of every minor version of vLLM (nothing else there takes NVFP4; rocm.py of 0.24.0 and 0.33.0 does not
-// choose it, and refuses it where it is asked for), kv_cache_hook.py of SGLang 0.5.23 and server_args.py of 0.5.16.
-constexpr std::array kOnlyOn = {
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 32, 0}}, {10}},
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, {8, 9, 10, 12}},
-    OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, {10, 12}},
-    OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, {10, 11, 12}},
-};
+Found type_not_served(const Facts& f) {
+  const CachePlace place = {f.gpu ? &*f.gpu : nullptr, f.model.latent == Trait::Yes, f.model.head_dim};
+  const std::string why = why_not_served(f.server, f.version, f.cache.name, place);
+  if (why.empty()) return {};
+  Found found = found_in_flags(f, {"kv-cache-dtype"}, f.cache_text() + ": " + why);
+  return f.gpu ? on_gpu(f, found, found.detail) : found;
+}
 
-Found type_of_other_gpus(const Facts& f) {
-  const auto line = std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) {
-    return f.is(o.server) && o.versions.hold(f.version) && f.cache.name.starts_with(o.type) &&
-           !f.cache.name.ends_with("_ds_mla");
-  });
-  const bool known = f.gpu->capability > 0 || f.gpu->rocm;
-  const bool refused =
-      line != kOnlyOn.end() && known &&
-      (f.gpu->rocm || std::ranges::find(line->families, f.gpu->capability / 10) == line->families.end());
-  return refused ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), f.cache_text()) : Found{};
+// Of an option: what a log names was taken. Backends for MLA and those of other platforms take other types.
+Found type_of_other_backend(const Facts& f) {
+  const Flag* flag = backend_flag(f);
+  const std::string_view only = only_backend(f.server, f.version, f.cache.name);
+  const std::string asked = flag == nullptr ? "" : upper_case(named_backend(flag->value));
+  const bool refused = !only.empty() && !asked.empty() && !asked.starts_with(only);
+  if (!refused || has_platform_of_its_own(f)) return {};
+  Found found = found_with_backend(f);
+  found.detail = f.cache.name + " in " + std::string(only) + " alone";
+  return found;
 }
 
 Found several_requests(const Facts& f) {
@@ -215,13 +208,21 @@ Found queries_of_hopper(const Facts& f) {
 constexpr CombinationRule kRules[] = {
     {kNoHopperKernel, kFlags | kGpu | kVllm | kStaticFp8, queries_of_hopper, "FLASHINFER", {{0, 11, 0}, {0, 15, 0}}},
     {{"B23", Fatal, Established,
-      "this version serves this cache type on other GPUs alone: it refuses to start, or the first request ends it", "",
-      "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",
-      "vllm 0.20.0 to 0.33.0 v1/attention/backends/flashinfer.py, 0.33.0 platforms/rocm.py, sglang 0.5.16 to 0.5.23; "
-      "vllm issue 43562",
-      Cause::FormatUnsupported, 9, "B08 LG79"},
-     kFlags | kGpu | kKnownServer | kQuantized | kAtRequest,
-     type_of_other_gpus},
+      "this version serves no cache of this type on this GPU or for this kind of model: it refuses to start, or the "
+      "first "
+      "request ends it",
+      "", "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",
+      "vllm 0.20.0 to 0.33.0 v1/attention/backends, config/vllm.py, platforms/rocm.py, sglang 0.5.16 to 0.5.23; vllm "
+      "issue 43562",
+      Cause::FormatUnsupported, 9, "B08 LG26 LG79"},
+     kFlags | kKnownServer | kQuantized | kAtRequest,
+     type_not_served},
+    {{"B33", Fatal, Established, "another attention backend is the only one that takes a cache of this type", "",
+      "the command without --attention-backend, or {fp8}",
+      "vllm 0.20.0 to 0.33.0 v1/attention/backends, supported_kv_cache_dtypes; platforms/cuda.py",
+      Cause::FormatUnsupported, 9, "LG79"},
+     kFlags | kVllm | kQuantized,
+     type_of_other_backend},
     {{"B24", Error, Reported,
       "an NVFP4 cache decoded by trtllm_mha on consumer Blackwell: right with one request, garbage with several",
       "that this version does it: reported in July 2026 for the development branch", "{fp8}", "sglang issue 31641",
