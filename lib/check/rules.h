@@ -22,6 +22,8 @@ struct Rule {
   std::string_view meaning;  // what is wrong when it fires
   std::string_view fix;
   std::string_view needs;  // "": the file alone
+
+  bool advises_export() const;
 };
 
 /// All rules, by id. S and K rules have the numbers of the catalog of known FP8-cache failures.
@@ -39,6 +41,8 @@ constexpr std::string_view kFolder = "a checkpoint folder as FILE";
 constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
 constexpr std::string_view kExport = "export the scales again with kvcal export";
+constexpr std::string_view kExportFirst = "calibrate and export";
+constexpr std::string_view kExportSolved = "export the scales of the statistics: kvcal solve, kvcal export";
 constexpr std::string_view kEvaluation = "an evaluation";
 constexpr std::string_view kPage = "a page of report --evidence";
 constexpr std::string_view kEvaluate = "evaluate again; do not edit evaluations by hand";
@@ -82,7 +86,9 @@ inline constexpr std::array kRules = {
     Rule{"C21", Error, "the list of layers' caches contradicts the scales, the cache's name or the other config",
          kExport, kFolder},
     Rule{"C23", Error, "ModelSlim's description of the cache, by which vLLM-Ascend goes, contradicts the tensors",
-         kExport, kFolder},
+         "export the scales again with kvcal export --to vllm-ascend", kFolder},
+    Rule{"C29", Warning, "the cache that is declared is made by neither vLLM nor SGLang",
+         "calibrate and export scales of one format that the server has, FP8 or NVFP4", kFolder},
     Rule{"D01", Error, "the reference is not the first variant, or a name appears twice", kEvaluate, kEvaluation},
     Rule{"D02", Error, "figures of predictions contradict each other", kEvaluate, kEvaluation},
     Rule{"D03", Error, "counts of tokens, prompts or answers contradict each other", kEvaluate, kEvaluation},
@@ -96,7 +102,7 @@ inline constexpr std::array kRules = {
     Rule{"E02", Error, "the assessment contradicts the recorded damage and the limits", kAgain, ""},
     Rule{"E03", Error, "convergence contradicts the recorded growth", kAgain, ""},
     Rule{"F08", Warning, "no KV scales: with an FP8 cache servers use 1.0 in every layer, most without a warning",
-         "calibrate and export", kFolder},
+         kExportFirst, kFolder},
     Rule{"K01", Error, "a site without observations", "use more prompts; a layer that is never observed is an error",
          ""},
     Rule{"K02", Note, "the first four positions set the scale (attention sinks)", "harmless in FP8", ""},
@@ -174,8 +180,8 @@ inline constexpr std::array kRules = {
     Rule{"S26", Error, "a scale that no 16-bit value needs", kCompare, kFolder},
     Rule{"S27", Note, "1.0 is safe here: no scale made for these layers would be clearly better",
          "nothing: these layers need no scales", kAtOne},
-    Rule{"S28", Error, "1.0 is clearly worse for the layer's attention than a scale made for it",
-         "export the scales of the statistics: kvcal solve, kvcal export", kAtOne},
+    Rule{"S28", Error, "1.0 is clearly worse for the layer's attention than a scale made for it", kExportSolved,
+         kAtOne},
     Rule{"T01", Error, "not a readable statistics file", "copy the file again, or calibrate again",
          "a statistics file"},
     Rule{"T02", Error, "no scales can be solved from the statistics", "merge all shards, or calibrate again",
@@ -207,6 +213,10 @@ inline constexpr std::array kRules = {
 };
 
 }  // namespace rule_table
+
+inline bool Rule::advises_export() const {
+  return fix == rule_table::kExport || fix == rule_table::kExportFirst || fix == rule_table::kExportSolved;
+}
 
 /// Throws Error for an id that is not in the table; in a constant expression, that does not compile.
 constexpr const Rule& rule_named(std::string_view id) {

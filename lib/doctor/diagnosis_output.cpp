@@ -227,6 +227,7 @@ Json catalog_json() {
   Json json = Json::array();
   for (const Entry* e : catalog()) {
     json.push_back(json_of(*e));
+    json.back()["fix"] = general_fix(*e);
     if (e->cause != Cause::None) json.back()["cause_title"] = title_of(e->cause, {});
   }
   return json;

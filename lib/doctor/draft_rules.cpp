@@ -168,11 +168,11 @@ constexpr CombinationRule kRules[] = {
      kFlags | kVllm | kHybrid,
      reused_state},
     {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
-              "kvcal calibrate {model} --mtp, then kvcal export",
+              "kvcal calibrate {model} --mtp, then {export}",
               "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),
      kFlags | kTensors | kKnownServer, mtp_at_one},
-    {entry_of("V11", Established, "", "kvcal export kv-cache-scales.json --model {model} --to vllm",
-              "vllm 0.33.0 glm4_moe_mtp.py, by running it", Cause::ScalesRefused, 8),
+    {entry_of("V11", Established, "", "{export to vllm}", "vllm 0.33.0 glm4_moe_mtp.py, by running it",
+              Cause::ScalesRefused, 8),
      kFlags | kTensors | kVllm, mtp_stops},
 };
 

@@ -48,8 +48,8 @@ struct Entry {
   Confidence confidence = Confidence::Established;
   std::string_view meaning = "";
   std::string_view not_proved = "";  // what must not be concluded from it
-  std::string_view fix = "";  // "": nothing to do; {model}, {command}, {control}, {fp8}, {type}, {backend}: fix_text()
-  std::string_view source = "";  // package, version, file, or issue numbers
+  std::string_view fix = "";         // "": nothing to do; what stands in {}: fix_text(), export_advice()
+  std::string_view source = "";      // package, version, file, or issue numbers
   Cause cause = Cause::None;
   int weight = 0;
   std::string_view supersedes = "";  // ids, with spaces, of what says less of the same
@@ -64,10 +64,10 @@ constexpr Entry entry_of(std::string_view rule, Confidence confidence, std::stri
 
 /// The fix where scales are missing, or are another model's.
 inline constexpr std::string_view kCalibrate =
-    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
+    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then {export}";
 
 /// The fix where scales lie in files of another form than the server reads.
-inline constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
+inline constexpr std::string_view kExport = "{export here}";
 
 /// Of logs and of answers.
 inline constexpr Entry kExclamationMarks = {

@@ -1,55 +1,66 @@
 #include "doctor/export_advice.h"
 
 #include <algorithm>
+#include <array>
+
+#include "servers/without_export.h"
 
 namespace kvcal {
 namespace {
 
-constexpr std::string_view kEither = "--to vllm (or sglang)";
+/// What a fix asks of export, by the word that stands for it there.
+struct ExportForm {
+  std::string_view word, command;
+  std::string_view to = "";  // its target; "": of the server that runs; "?": that, and it is shown
+};
+constexpr std::string_view kOfFile = "kvcal export kv-cache-scales.json --model {model}";
+constexpr std::array kForms = {
+    ExportForm{"{export}", "kvcal export"},
+    ExportForm{"{export here}", kOfFile, "?"},
+    ExportForm{"{export to vllm}", kOfFile, "vllm"},
+    ExportForm{"{export to sglang}", kOfFile, "sglang"},
+    ExportForm{"{export json}", kOfFile, "sglang-json"},
+    ExportForm{"{export per tensor}", "kvcal export ... --granularity tensor"},
+    ExportForm{"{export per tensor to sglang}", "kvcal export ... --granularity tensor", "sglang"},
+};
 
-bool has(std::string_view text, std::string_view what) { return text.find(what) != text.npos; }
-
-bool is_export(std::string_view part) { return has(part, "kvcal export") || has(part, "--to "); }
-
-/// By the target that is named, or else by the server that runs.
-std::vector<ServerKind> servers_of(std::string_view part, const Facts& f) {
-  const bool either = has(part, kEither);
-  if (!either && has(part, "--to sglang")) return {ServerKind::Sglang};
-  if (!either && has(part, "--to vllm")) return {ServerKind::Vllm};
-  if ((!either && has(part, "--to ")) || has(part, "--also-for")) return {};
-  if (f.is(Engine::Vllm)) return {ServerKind::Vllm};
+std::vector<ServerKind> servers_of(const ExportForm& form, const Facts& f) {
+  if (form.to.starts_with("sglang")) return {ServerKind::Sglang};
+  if (form.to == "vllm" || f.is(Engine::Vllm)) return {ServerKind::Vllm};
   if (f.is(Engine::Sglang)) return {ServerKind::Sglang};
   return f.is(Engine::Unknown) ? std::vector{ServerKind::Vllm, ServerKind::Sglang} : std::vector<ServerKind>{};
 }
 
 /// What the table says of the servers that an export would be for; none where it does not know the class.
-std::vector<ServerSupport> supports_of(std::string_view part, const Facts& f) {
+std::vector<ServerSupport> supports_of(const ExportForm& form, const Facts& f) {
   std::vector<ServerSupport> all;
-  for (const ServerKind kind : servers_of(part, f))
+  for (const ServerKind kind : servers_of(form, f))
     if (const std::optional<ServerSupport> support = support_of_export(f, kind)) all.push_back(*support);
   return all;
 }
 
-bool takes(std::string_view part, const ServerSupport& s) { return has(part, "sglang-json") ? s.json : s.loads; }
-
-std::string plugin_text(const ServerSupport& s) {
-  const std::string how =
-      s.server.kind == ServerKind::Vllm
-          ? R"(--load-format kv_cache_scales --additional-config '{"kv_cache_scales": "/path/kv-cache-scales.json"}')"
-          : "KV_CACHE_SCALES=/path/kv-cache-scales.json before the command";
-  return "serve with the plug-in " + s.plugin + " that comes with kvcal (docs/plugins.md): " + how;
+/// The targets to name; "" where export refuses them all.
+std::string targets_of(const ExportForm& form, const std::vector<ServerSupport>& supports) {
+  const auto takes = [&](ServerKind kind, bool ServerSupport::*what) {
+    return std::ranges::any_of(supports, [&](const ServerSupport& s) { return s.server.kind == kind && s.*what; });
+  };
+  const bool open = supports.empty();
+  const bool vllm = open || takes(ServerKind::Vllm, &ServerSupport::loads);
+  const bool sglang = open || takes(ServerKind::Sglang, &ServerSupport::loads);
+  if (form.to == "sglang-json") {
+    const bool json = open || takes(ServerKind::Sglang, &ServerSupport::json);
+    if (!sglang) return json ? "sglang-json --tp N" : "";
+    return json ? "sglang-json --tp N; or --to sglang, into the checkpoint" : "sglang, into the checkpoint";
+  }
+  if (form.to == "vllm" || form.to == "sglang") return (form.to == "vllm" ? vllm : sglang) ? std::string(form.to) : "";
+  return vllm && sglang ? "vllm (or sglang)" : vllm ? "vllm" : sglang ? "sglang" : "";
 }
 
-/// "" where no scales reach such a cache.
-std::string other_way(const std::vector<ServerSupport>& supports, const Facts& f) {
-  std::string text;
-  for (const ServerSupport& s : supports)
-    if (!s.plugin.empty()) text += (text.empty() ? "" : " or ") + plugin_text(s);
-  const bool served = std::ranges::any_of(supports, &ServerSupport::served);
-  if (f.checkpoint && f.checkpoint->foldable && !f.checkpoint->fold && served)
-    text += std::string(text.empty() ? "" : "; or ") +
-            "kvcal fold ORIGINAL --stats run.kvstats -o FOLDED on the model without scales, where its weights allow it";
-  return text;
+/// The command; "" where export refuses.
+std::string command_of(const ExportForm& form, const std::vector<ServerSupport>& supports) {
+  const std::string targets = targets_of(form, supports);
+  if (targets.empty()) return "";
+  return std::string(form.command) + (form.to.empty() ? "" : " --to " + targets);
 }
 
 std::string in_place_of(const FixPart& part, const std::string& way) {
@@ -57,26 +68,6 @@ std::string in_place_of(const FixPart& part, const std::string& way) {
   for (const std::string_view word : connectives)
     if (part.text.starts_with(word)) return part.before + std::string(word) + way;
   return part.before + way;
-}
-
-/// What follows an export speaks of it, but for another way.
-bool is_of_export(const FixPart& part) { return is_export(part.text) || !part.text.starts_with("or "); }
-
-constexpr std::string_view kJson = "--to sglang-json --tp N";
-
-/// Of a class of which SGLang reads no such file, but scales of the checkpoint.
-void prefer_checkpoint(std::string& part, const std::vector<ServerSupport>& supports) {
-  const size_t at = part.find(kJson);
-  if (at != part.npos && supports.size() == 1 && !supports[0].json && supports[0].loads)
-    part.replace(at, kJson.size(), "--to sglang");
-}
-
-void name_target(std::string& part, const std::vector<ServerSupport>& supports) {
-  const size_t at = part.find(kEither);
-  const auto n = std::ranges::count_if(supports, &ServerSupport::loads);
-  if (at == part.npos || n != 1) return;
-  const bool vllm = std::ranges::find_if(supports, &ServerSupport::loads)->server.kind == ServerKind::Vllm;
-  part.replace(at, kEither.size(), vllm ? "--to vllm" : "--to sglang");
 }
 
 }  // namespace
@@ -101,25 +92,27 @@ std::string export_advice(std::string_view fix, const Facts& facts) {
   std::string text;
   bool replaced = false;
   for (FixPart& part : parts_of(fix)) {
-    const std::vector<ServerSupport> supports = supports_of(part.text, facts);
-    prefer_checkpoint(part.text, supports);
-    const auto takes_it = [&](const ServerSupport& s) { return takes(part.text, s); };
-    const bool refused = is_export(part.text) && !supports.empty() && std::ranges::none_of(supports, takes_it);
-    if (!refused) {
-      if (replaced && is_of_export(part)) continue;
-      name_target(part.text, supports);
-      if (part.text == "or --to sglang" && text.ends_with("--to sglang")) continue;
-      text += part.before + part.text;
+    const auto form =
+        std::ranges::find_if(kForms, [&](const ExportForm& f) { return part.text.find(f.word) != part.text.npos; });
+    if (form == kForms.end()) {
+      // What follows an export speaks of it, but for another way.
+      if (!replaced || part.text.starts_with("or ")) text += part.before + part.text;
       continue;
     }
-    if (replaced || !has(part.text, "kvcal export")) continue;
-    replaced = true;
-    const std::string way = other_way(supports, facts);
+    const std::vector<ServerSupport> supports = supports_of(*form, facts);
+    if (const std::string command = command_of(*form, supports); !command.empty()) {
+      text += part.before + part.text.replace(part.text.find(form->word), form->word.size(), command);
+      continue;
+    }
+    if (replaced) continue;
+    const bool may_fold = facts.checkpoint && facts.checkpoint->foldable && !facts.checkpoint->fold;
+    const std::string way = way_without_export(supports, may_fold);
     // There is nothing to calibrate for.
-    if (way.empty() && has(text, "kvcal calibrate"))
+    if (way.empty() && text.find("kvcal calibrate") != text.npos)
       text = "{control}";
     else
       text += in_place_of(part, way.empty() ? "{control}" : way);
+    replaced = true;
   }
   return text;
 }

@@ -1,4 +1,5 @@
-// Fixes that advise an export, held to the table of servers that export itself goes by.
+// Fixes that advise an export, held to the table of servers that export itself goes by. A word in braces stands for it:
+// "{export to vllm}".
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 #include "base/letter_case.h"
 #include "base/or_nothing.h"
 #include "deployment/control.h"
+#include "servers/without_export.h"
 
 namespace kvcal {
 namespace {
@@ -230,11 +231,10 @@ std::optional<ServerSupport> support_of(const Facts& f, ServerKind server) {
 }
 
 std::optional<ServerSupport> support_of_export(const Facts& f, ServerKind server) {
-  KvCarrier carrier = f.checkpoint ? carrier_of(f.checkpoint->declaration, server) : KvCarrier::None;
-  if (carrier == KvCarrier::None) carrier = KvCarrier::CompressedTensors;
+  const KvCarrier carrier = f.checkpoint ? carrier_of(f.checkpoint->declaration, server) : KvCarrier::None;
   const bool by_name = f.model.architecture.empty() && f.model.latent == Trait::Yes;
   const std::string architecture = by_name ? "DeepseekV3ForCausalLM" : f.model.architecture;
-  return or_nothing([&] { return std::optional(server_support(verified_server(server), architecture, carrier)); });
+  return or_nothing([&] { return std::optional(support_of_export(server, architecture, carrier)); });
 }
 
 std::string control_of(const Facts& f) {

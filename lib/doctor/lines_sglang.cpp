@@ -9,8 +9,7 @@ using enum Confidence;
 
 constexpr std::string_view kLoad = "sglang 0.5.23 srt/model_executor/model_runner_components/load_model_utils.py";
 constexpr std::string_view kWeights = "sglang 0.5.23 srt/model_loader/weight_utils.py";
-constexpr std::string_view kJson =
-    "kvcal export kv-cache-scales.json --model {model} --to sglang-json --tp N; or --to sglang, into the checkpoint";
+constexpr std::string_view kJson = "{export json}";
 
 constexpr LogLine kLines[] = {
     {"Using FP8 KV cache but no scaling factors provided",
@@ -20,8 +19,8 @@ constexpr LogLine kLines[] = {
      "",
      "fp8_e4m3"},
     {"Using FP8 KV cache and scaling factors provided but",
-     {"LG15", Fatal, Established, "this model class takes no JSON of scales", "",
-      "kvcal export kv-cache-scales.json --model {model} --to sglang", kLoad, Cause::ScalesRefused, 9, "F34 F07 S22b"},
+     {"LG15", Fatal, Established, "this model class takes no JSON of scales", "", "{export to sglang}", kLoad,
+      Cause::ScalesRefused, 9, "F34 F07 S22b"},
      "does not support loading scaling factors",
      "",
      "fp8_e4m3"},
@@ -41,19 +40,17 @@ constexpr LogLine kLines[] = {
       "remove --quantization-param-path: {command}", "sglang 0.5.23, by running it", Cause::ScalesRefused, 9}},
     {"'float' object has no attribute 'expand'",
      {"LG59", Fatal, Established, "this attention backend cannot use scales from a JSON file", "",
-      "kvcal export kv-cache-scales.json --model {model} --to sglang, without --quantization-param-path",
-      "sglang issues 18818, 20705", Cause::ScalesRefused, 9}},
+      "{export to sglang}, without --quantization-param-path", "sglang issues 18818, 20705", Cause::ScalesRefused, 9}},
     {"Boolean value of Tensor with more than one value is ambiguous",
      {"LG76", Fatal, Inferred,
       "a scale of the checkpoint has several values (one per channel or head) where the server takes one",
       "that it is a KV scale, unless the lines above name kv_cache.py",
-      "kvcal export ... --granularity tensor; kvcal validate {model} names the tensors",
+      "{export per tensor}; kvcal validate {model} names the tensors",
       "sglang issue 40243; sglang 0.5.23 srt/layers/quantization/kv_cache.py", Cause::ScalesRefused, 7}},
     {"not found in params_dict",
      {"LG60", Error, Established, "a scale of the checkpoint was dropped: this model class has no parameter for it",
       "that the values are wrong; some classes print this, others drop scales without a warning",
-      "kvcal export kv-cache-scales.json --model {model} --to sglang: names differ by model class",
-      "sglang 0.5.23 srt/models/*.py", Cause::ScalesNotLoaded, 8},
+      "{export to sglang}: names differ by model class", "sglang 0.5.23 srt/models/*.py", Cause::ScalesNotLoaded, 8},
      "k_scale"},
     {"not found in params_dict",
      {"LG60q", Note, Established, "a query scale was dropped: SGLang does not use it",
@@ -62,8 +59,8 @@ constexpr LogLine kLines[] = {
     {"Ignoring compressed-tensors kv_cache_scheme",
      {"LG61", Error, Established,
       "the checkpoint's scales are not used: SGLang takes one static symmetric FP8 scale per layer", "",
-      "kvcal export ... --to sglang --granularity tensor",
-      "sglang 0.5.23 srt/layers/quantization/compressed_tensors/compressed_tensors.py", Cause::ScalesNotLoaded, 8}},
+      "{export per tensor to sglang}", "sglang 0.5.23 srt/layers/quantization/compressed_tensors/compressed_tensors.py",
+      Cause::ScalesNotLoaded, 8}},
     {"Using KV cache dtype: torch.float8_e4m3",
      {"LG16", Note, Established, "the KV cache is FP8", "anything about scales", "",
       "sglang 0.5.8 to 0.5.12 srt/model_executor/model_runner.py; later ones print no such line"}},

@@ -7,8 +7,7 @@ namespace {
 using enum Severity;
 using enum Confidence;
 
-constexpr std::string_view kExport =
-    "export again for this server: kvcal export kv-cache-scales.json --model {model} --to vllm";
+constexpr std::string_view kExport = "export again for this server: {export to vllm}";
 constexpr std::string_view kNewer =
     "a newer version of the server, or the checkpoint without KV scales; kvcal validate {model} says what the newest "
     "does with these names";
@@ -35,8 +34,7 @@ constexpr LogLine unknown_name(std::string_view ending, std::string_view fix) {
 constexpr LogLine kLines[] = {
     {"Only support per-tensor scaling factor|KV-cache scale expects a scalar weight",
      {"LG9", Fatal, Established, "scales per head in a checkpoint whose quantization method takes one per layer", "",
-      "kvcal export ... --granularity tensor", "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py",
-      Cause::ScalesRefused, 9}},
+      "{export per tensor}", "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py", Cause::ScalesRefused, 9}},
     {"fp8_e5m2 kv-cache is not supported with",
      {"LG10", Fatal, Established,
       "vLLM takes no E5M2 cache with this checkpoint: where it carries FP8 KV scales, and before 0.24 with any "
@@ -80,8 +78,8 @@ constexpr LogLine kLines[] = {
       kExport, kTensors, Cause::ScalesRefused, 9}},
     {"per-head quant scales not supported",
      {"LG43", Fatal, Established, "the attention backend takes one scale per layer; the checkpoint has one per head",
-      "", "kvcal export ... --granularity tensor, or a backend with FlashAttention 3",
-      "vllm 0.33.0 v1/attention/backend.py", Cause::ScalesRefused, 9}},
+      "", "{export per tensor}, or a backend with FlashAttention 3", "vllm 0.33.0 v1/attention/backend.py",
+      Cause::ScalesRefused, 9}},
     {"Missing 'quant_algo' in quantization config",
      {"LG45", Fatal, Established, "a ModelOpt configuration that quantizes only the cache, which vLLM does not take",
       "", kExport, "vllm 0.33.0 model_executor/layers/quantization/modelopt.py", Cause::ScalesRefused, 9}},

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/counted.h"
+#include "servers/without_export.h"
 #include "validate/validate_folder.h"
 
 namespace kvcal {
@@ -96,6 +97,18 @@ std::string uri_of(const std::string& path) {
 // that the reader knows.
 constexpr const char* kTree = "KVCAL";
 
+/// What the rule says, but no export where export refuses the class for each server that was looked at.
+std::string fix_of(const Rule& rule, const Validated& v) {
+  std::vector<ServerSupport> supports;
+  for (const ServedScales& s : v.served)
+    supports.push_back(support_of_export(s.server.kind, s.support.architecture, s.support.carrier));
+  const bool refused =
+      rule.advises_export() && !supports.empty() && std::ranges::none_of(supports, &ServerSupport::loads);
+  if (!refused) return std::string(rule.fix);
+  const std::string way = way_without_export(supports, true);
+  return way.empty() ? "keep the cache in the model's dtype: no scales reach this class" : way;
+}
+
 Json rules_document() { return {{"uri", "schemas/validate-rules.md"}, {"uriBaseId", kTree}}; }
 
 Json sarif_rule(const Rule& rule, const std::string& site) {
@@ -117,7 +130,7 @@ Json sarif_result(const Finding& f, const Validated& v) {
   return {{"ruleId", f.rule},
           {"ruleIndex", &rule - rules().data()},
           {"level", name_of(rule.severity)},
-          {"message", {{"text", place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix) + "."}}},
+          {"message", {{"text", place(f, v) + ": " + sentence(f) + ". " + fix_of(rule, v) + "."}}},
           {"locations", Json::array({place_json})}};
 }
 
@@ -136,7 +149,7 @@ Lines text_report(const Validated& v, const Lines& served) {
     text.add(std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f, v) +
              (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) +
              (f->file.empty() ? "" : " [" + f->file + "]"));
-    if (f->rule != before) text.add("    fix: " + std::string(rule.fix));
+    if (f->rule != before) text.add("    fix: " + fix_of(rule, v));
     before = f->rule;
   }
   return text + (v.verbose ? skipped_text(v.report) : Lines()) + served_text(v.served) + served + closing_line(v);
@@ -154,7 +167,7 @@ Json json_report(const Validated& v) {
                         {"what", f.what},
                         {"expected", f.expected},
                         {"actual", f.actual},
-                        {"fix", rule.fix}});
+                        {"fix", fix_of(rule, v)}});
   }
   for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back({{"rule", s.rule}, {"reason", s.reason}});
   Json report = {{"file", v.file},
@@ -196,7 +209,7 @@ Lines github_report(const Validated& v) {
                                   .file = file_of(f, v),
                                   .line = std::max<size_t>(f.line, 1),
                                   .title = f.rule,
-                                  .message = place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix)});
+                                  .message = place(f, v) + ": " + sentence(f) + ". " + fix_of(rule, v)});
   }
   return text + closing_line(v);
 }

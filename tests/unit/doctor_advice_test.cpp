@@ -11,7 +11,7 @@ namespace {
 std::vector<const Entry*> entries_with_export() {
   std::vector<const Entry*> found;
   const auto add = [&](const Entry& entry) {
-    if (entry.fix.find("kvcal export") != std::string_view::npos) found.push_back(&entry);
+    if (general_fix(entry).find("kvcal export") != std::string::npos) found.push_back(&entry);
   };
   for (const auto lines : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : lines) add(line.entry);
@@ -24,8 +24,9 @@ std::vector<const Entry*> entries_with_export() {
 bool is_of_another(std::string_view fix, ServerKind server) {
   const bool either = fix.find("(or sglang)") != std::string_view::npos;
   const bool names_other = fix.find(server == ServerKind::Vllm ? "--to sglang" : "--to vllm") != std::string_view::npos;
-  const bool names_none =
-      fix.find("--to tgi") != std::string_view::npos || fix.find("--also-for") != std::string_view::npos;
+  const bool names_none = fix.find("--to tgi") != std::string_view::npos ||
+                          fix.find("--to vllm-ascend") != std::string_view::npos ||
+                          fix.find("--also-for") != std::string_view::npos;
   return names_none || (names_other && !either);
 }
 
@@ -46,7 +47,7 @@ TEST(DoctorAdvice, NamesNoExportThatIsRefused) {
           server_support(verified_server(server), line.architecture, KvCarrier::CompressedTensors);
       const Facts facts = facts_of(line.architecture, server);
       for (const Entry* entry : entries_with_export()) {
-        if (is_of_another(entry->fix, server)) continue;
+        if (is_of_another(general_fix(*entry), server)) continue;
         const std::string fix = fix_text(*entry, facts);
         const bool to_json = support.json && fix.find("--to sglang-json") != std::string::npos;
         EXPECT_EQ(fix.find("kvcal export") != std::string::npos, support.loads || to_json)
