@@ -4,6 +4,7 @@
 
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
+#include "checkpoint/kv_scale_names.h"
 #include "servers/kv_declaration.h"
 
 namespace kvcal {
@@ -60,6 +61,19 @@ void check_auto(const FolderUnderTest& f, const ServedScales& served, Report& re
               type.empty() ? "the model's dtype" : type, 0, f.path_of("config.json")});
 }
 
+/// Tensors of vLLM-Ascend in another server. vLLM walks the tree of modules, and stops where it ends; what SGLang's
+/// loops do was not tried.
+void meet_modelslim(const FolderUnderTest& f, ServedScales& served) {
+  const auto& names = f.checkpoint.names();
+  const auto name = std::ranges::find_if(names, is_modelslim_cache_name);
+  if (!served.known || name == names.end()) return;
+  served.layers.clear();
+  if (served.server.kind == ServerKind::Vllm && stops(effect_of_orphan(served.support)))
+    served.stops.push_back({*name, "", "There is no module or parameter named '" + *name + "'"});
+  else
+    served.known = false;
+}
+
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   const std::string name = str(served.server);
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
@@ -84,6 +98,12 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
 }
 
 }  // namespace
+
+ServedScales served_by(const FolderUnderTest& f, const Server& server) {
+  ServedScales served = served_scales(f.stored, f.spec, f.checkpoint.config(), server);
+  if (has_modelslim_scales(f)) meet_modelslim(f, served);
+  return served;
+}
 
 void check_servers(const FolderUnderTest& f, Report& report) {
   if (f.served.empty()) return;

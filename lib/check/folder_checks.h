@@ -90,6 +90,9 @@ const KvLayout* first_other_layout(const ModelSpec& spec);
 /// Scales per head against the ranks that will share the heads.
 void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report);
 
+/// What a server holds of it, also where the tensors are for vLLM-Ascend.
+ServedScales served_by(const FolderUnderTest& f, const Server& server);
+
 /// What each server makes of it.
 void check_servers(const FolderUnderTest& f, Report& report);
 

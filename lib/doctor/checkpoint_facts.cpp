@@ -46,8 +46,9 @@ void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
   // An export of this program has a record; its scales are measured.
   const bool is_measured = or_nothing([&] { return read_record(folder.checkpoint.folder()); }).has_value();
   check_stored_numbers(folder, is_measured, facts.report);
-  check_stored_layers(folder, false, facts.report);
+  check_stored_layers(folder, has_modelslim_scales(folder), facts.report);
   check_declaration(folder, facts.report);
+  check_modelslim(folder, facts.report);
   check_key_bias(folder, facts.report);
   for (const KeyBias& bias : key_biases(folder)) {
     if (bias.largest <= facts.largest_key_bias) continue;
@@ -57,14 +58,11 @@ void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
   count_scales(folder.stored, facts);
 }
 
-// Why the newest servers would stop; and vLLM where it drafts tokens with the MTP layer, which SGLang loads as it loads
-// the others.
-void take_stops(const Checkpoint& checkpoint, const StoredScales& stored, const ModelSpec& spec,
-                CheckpointFacts& facts) {
+// What the newest servers make of it.
+void check_serving(FolderUnderTest& folder, CheckpointFacts& facts) {
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
-    const ServedScales served = served_scales(stored, spec, checkpoint.config(), verified_server(kind));
-    if (!served.stops.empty()) facts.stops.emplace(kind, served.stops.front().reason);
-    if (kind == ServerKind::Vllm && !served.draft_stops.empty()) facts.draft_stop = served.draft_stops.front().tensor;
+    folder.served = {served_by(folder, verified_server(kind))};
+    check_servers(folder, facts.served[kind]);
   }
 }
 
@@ -84,19 +82,21 @@ size_t n_of_projections(const Checkpoint& checkpoint) {
 void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>& known, bool latent,
                   CheckpointFacts& facts) {
   facts.has_tensors = true;
-  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
-    if (const std::string error = declaration_error(facts.declaration, kind); !error.empty())
-      facts.stops.emplace(kind, error);
   facts.n_of_projections = n_of_projections(checkpoint);
   facts.report = {};
   // None where the tensors are not those of a whole model, whose prefix can be told.
   std::optional<StoredScales> stored;
   if (known) stored = or_nothing([&] { return std::optional(read_stored_scales(checkpoint, known->spec)); });
   if (stored) {
-    take_stops(checkpoint, *stored, known->spec, facts);
     facts.n_fused = n_fused(*stored);
-    return check_folder({checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp}, facts);
+    FolderUnderTest folder = {
+        checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp, read_modelslim(checkpoint.folder())};
+    check_serving(folder, facts);
+    return check_folder(folder, facts);
   }
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
+    if (const std::string error = declaration_error(facts.declaration, kind); !error.empty())
+      facts.served[kind].add("V01", "", str(verified_server(kind)), "to start", error);
   const ModelSpec presumed = presumed_spec(checkpoint, latent);
   check_folder({checkpoint, presumed, read_presumed_scales(checkpoint, presumed), {}}, facts);
 }

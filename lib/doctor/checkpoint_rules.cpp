@@ -23,26 +23,7 @@ Found in_checkpoint(const Facts& f, std::string detail) {
   return {true, std::move(detail), {{f.checkpoint->path, 0, "", 1, 0}}};
 }
 
-// What a check that validate makes, too, has found in the folder.
-std::vector<const Finding*> found_by(const Facts& f, std::string_view rule) {
-  std::vector<const Finding*> found;
-  for (const Finding& finding : f.checkpoint->report.findings)
-    if (finding.rule == rule) found.push_back(&finding);
-  return found;
-}
-
 bool has(const Facts& f, std::string_view rule) { return !found_by(f, rule).empty(); }
-
-Found counted(const Facts& f, std::string_view rule, const std::string& unit) {
-  const auto found = found_by(f, rule);
-  return found.empty() ? Found{} : in_checkpoint(f, count(found.size(), unit));
-}
-
-// "2 tensors, first model.layers.0.self_attn.k_scale"
-Found counted_with_first(const Facts& f, std::string_view rule, const std::string& unit) {
-  const auto found = found_by(f, rule);
-  return found.empty() ? Found{} : in_checkpoint(f, count(found.size(), unit) + ", first " + found.front()->path);
-}
 
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
 Found no_scales_anywhere(const Facts& f) {
@@ -77,8 +58,6 @@ Found latent_scales_of_sglang(const Facts& f) {
              : Found{};
 }
 
-Found unequal_latent_scales(const Facts& f) { return counted(f, "C05", "layer"); }
-
 // By export's table of servers, where it knows the class. A config without quantization is C20's, and MLA in SGLang,
 // where scales do arrive, C22's.
 Found nowhere_to_load(const Facts& f) {
@@ -110,19 +89,10 @@ Found per_head_strategy(const Facts& f) {
 
 Found dynamic_scheme(const Facts& f) { return has(f, "C12") ? in_checkpoint(f, f.checkpoint->kv_scheme) : Found{}; }
 
-Found block_weights(const Facts& f) { return has(f, "C13") ? in_checkpoint(f, "") : Found{}; }
-
-Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
-
 Found scheme_unused(const Facts& f) {
   const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
   return any && f.scale_use == ScaleUse::Nowhere ? in_checkpoint(f, "") : Found{};
 }
-
-Found not_finite(const Facts& f) { return counted_with_first(f, "S01", "tensor"); }
-Found not_positive(const Facts& f) { return counted_with_first(f, "S02", "tensor"); }
-Found observer_floor(const Facts& f) { return counted_with_first(f, "S03", "tensor"); }
-Found half_pairs(const Facts& f) { return counted_with_first(f, "S06", "layer"); }
 
 Found unit_scales(const Facts& f) {
   return has(f, "S08") && cache_is_quantized(f) != Trait::No ? in_checkpoint(f, "") : Found{};
@@ -154,23 +124,14 @@ Found heads_not_dealt(const Facts& f) {
   return in_checkpoint(f, std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks");
 }
 
-Found readers_differ(const Facts& f) { return counted_with_first(f, "C08", "scale"); }
-
 Found widths_differ(const Facts& f) {
   return f.model.head_widths_differ == Trait::Yes ? in_checkpoint(f, "") : Found{};
 }
-
-Found no_activation_scales(const Facts& f) { return has(f, "C14") ? in_checkpoint(f, f.checkpoint->method) : Found{}; }
 
 Found quantized_by_transformers(const Facts& f) {
   const bool here = f.checkpoint->quantized_cache && f.checkpoint->largest_key_bias > 0;
   return here ? in_checkpoint(f, f.checkpoint->largest_key_bias_name) : Found{};
 }
-
-Found unreadable_fold(const Facts& f) {
-  return has(f, "X01") ? in_checkpoint(f, found_by(f, "X01")[0]->what) : Found{};
-}
-Found unfit_fold(const Facts& f) { return counted_with_first(f, "X02", "tensor"); }
 
 Found folded(const Facts& f) {
   const std::optional<FoldMark>& fold = f.checkpoint->fold;
@@ -183,10 +144,9 @@ Found folded(const Facts& f) {
 
 // Of the version that was looked at.
 Found stops_here(const Facts& f) {
-  const std::optional<Server> of = server_of_table(f);
-  if (!of || uses_plugin(f)) return {};
-  const auto stop = f.checkpoint->stops.find(of->kind);
-  return stop == f.checkpoint->stops.end() ? Found{} : in_checkpoint(f, str(*of) + ": " + stop->second);
+  const auto stops = found_by(f, "V01");
+  const bool here = !stops.empty() && !uses_plugin(f);
+  return here ? in_checkpoint(f, stops.front()->what + ": " + stops.front()->actual) : Found{};
 }
 
 /// Scales that are there, and that a class drops while it serves a quantized cache.
@@ -237,6 +197,12 @@ Found no_class(const Facts& f) {
   const bool none = f.installed && is_listed(f.installed->architectures, f.model.architecture) == Trait::No;
   if (!none || f.model.architecture.empty()) return {};
   return in_checkpoint(f, std::string(name_of(f.server)) + ": no " + f.model.architecture);
+}
+
+constexpr Entry of_folder(std::string_view rule, Cause cause, int weight) {
+  const Rule& r = rule_named(rule);
+  const std::string_view fix = r.fix == rule_table::kExport ? kExport : r.fix;
+  return entry_of(rule, Established, "", fix, "the check of kvcal validate", cause, weight);
 }
 
 constexpr CombinationRule kRules[] = {
@@ -304,16 +270,15 @@ constexpr CombinationRule kRules[] = {
       "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
      kTensors | kSglang | kLatent | kMisread,
      latent_scales_of_sglang},
-    {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
-     unequal_latent_scales},
+    {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors},
     {entry_of("C08", Established, "", kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262",
               Cause::ScalesInvalid, 8),
-     kTensors, readers_differ},
+     kTensors},
     {entry_of("C10", Established, "that anything is wrong", "", "vllm 0.33.0 model_executor/models/config.py"),
      kCheckpoint, widths_differ},
     {entry_of("C14", Inferred, "anything about the KV cache: these are scales of the weights' inputs",
               "quantize the weights again", "", Cause::NotTheCache, 6),
-     kTensors, no_activation_scales},
+     kTensors},
     {{"F25", Error, Reported,
       "generation_config.json asks transformers for a low-bit cache, and this model's keys have a bias: every answer "
       "of Qwen2.5 was reported broken",
@@ -339,22 +304,22 @@ constexpr CombinationRule kRules[] = {
     {entry_of("C13", Established,
               "that activation scales were absorbed, or that their quantization should be switched off", "",
               "compressed-tensors quant_scheme.py FP8_BLOCK"),
-     kTensors, block_weights},
-    {entry_of("C17", Established, "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5), kTensors,
-     joint_names},
+     kTensors},
+    {entry_of("C17", Established, "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5), kTensors},
     {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantized", "", "",
       "vllm 0.33.0 layers/attention/attention.py"},
      kFlags | kCheckpoint | kPlain,
      scheme_unused},
-    {entry_of("S01", Established, "", kInvalid, "vllm loads them without a warning", Cause::ScalesInvalid, 9), kTensors,
-     not_finite},
+    {entry_of("S01", Established, "", kInvalid, "vllm loads them without a warning", Cause::ScalesInvalid, 9),
+     kTensors},
     {entry_of("S02", Established, "", kInvalid, "llm-compressor 1928, 2853; vllm loads them without a warning",
               Cause::ScalesInvalid, 9),
-     kTensors, not_positive},
-    {entry_of("S03", Established, "", kInvalid, "compressed-tensors helpers.py", Cause::ScalesInvalid, 9), kTensors,
-     observer_floor},
-    {entry_of("S06", Established, "", kExport, "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7), kTensors,
-     half_pairs},
+     kTensors},
+    {entry_of("S03", Established, "", kInvalid, "compressed-tensors helpers.py", Cause::ScalesInvalid, 9), kTensors},
+    {entry_of("S26", Computed, "", "kvcal validate {model} --scales FILE compares with what was measured",
+              "the largest bfloat16, 3.4e38, over the smallest largest FP8 value, 240", Cause::ScalesInvalid, 8),
+     kTensors},
+    {entry_of("S06", Established, "", kExport, "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7), kTensors},
     {entry_of("S08", Established, "that they were not measured, or that they are wrong", kIsOneEnough, "modelopt 20"),
      kTensors, unit_scales},
     {{"S08b", Note, Established, "all scales are 1.0, as ModelOpt writes them wherever 448 is enough",
@@ -374,12 +339,23 @@ constexpr CombinationRule kRules[] = {
     {entry_of("S18", Established, "", "another --tensor-parallel-size, or {export per tensor}",
               "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),
      kTensors | kFlags, heads_not_dealt},
+    // Of these doctor knows no more than validate.
+    {of_folder("N01", Cause::ScalesInvalid, 8), kTensors},
+    {of_folder("S07", Cause::ScalesStale, 5), kTensors},
+    {of_folder("S17", Cause::ScalesInvalid, 7), kTensors},
+    {of_folder("S19", Cause::ScalesInvalid, 7), kTensors},
+    {of_folder("S20", Cause::ScalesInvalid, 7), kTensors},
+    {of_folder("S21", Cause::ScalesInvalid, 6), kTensors},
+    {of_folder("C01", Cause::KeyOutliers, 6), kTensors},
+    {of_folder("C16", Cause::ScalesRefused, 7), kTensors},
+    {of_folder("C21", Cause::None, 0), kTensors},
+    {of_folder("C23", Cause::ScalesRefused, 6), kTensors},
     {entry_of("X01", Established, "that its weights are wrong", "kvcal fold ORIGINAL --stats run.kvstats -o {model}",
               ""),
-     kTensors, unreadable_fold},
+     kTensors},
     {entry_of("X02", Established, "which weights these are", "kvcal fold ORIGINAL --stats run.kvstats -o {model}", "",
               Cause::ScalesStale, 6),
-     kTensors, unfit_fold},
+     kTensors},
     {entry_of("X03", Established, "that anything is wrong: at scale 1.0 its cache lies inside the format's range", "",
               ""),
      kTensors, folded},

@@ -35,9 +35,9 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
       if (rule_applies.all == Trait::Unknown)
         not_evaluated.push_back({std::string(rule.entry.id), std::move(rule_applies.open)});
       if (rule_applies.all != Trait::Yes || is_refuted(rule, facts)) continue;
-      Found found = rule.when(facts);
-      if (found.holds)
-        add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence), found.is_hint});
+      Found sign = found_by_rule(rule, facts);
+      if (!sign.holds) continue;
+      add_sign(signs, {&rule.entry, std::move(sign.detail), std::move(sign.evidence), sign.is_hint});
     }
   return signs;
 }

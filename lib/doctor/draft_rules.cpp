@@ -65,15 +65,15 @@ bool drafts_with_mtp(const Facts& f) {
 }
 
 Found mtp_at_one(const Facts& f) {
-  const std::vector<Finding>& findings = f.checkpoint->report.findings;
-  const auto bare = std::ranges::find(findings, "V10", &Finding::rule);
-  if (bare == findings.end() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
-  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare->path);
+  const auto bare = found_by(f, "V10");
+  if (bare.empty() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
+  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare.front()->path);
 }
 
 Found mtp_stops(const Facts& f) {
-  const bool here = drafts_with_mtp(f) && !f.checkpoint->draft_stop.empty();
-  return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
+  const auto stops = found_by(f, "V11");
+  const bool here = drafts_with_mtp(f) && !stops.empty();
+  return here ? found_in_flags(f, {"speculative-config"}, stops.front()->path) : Found{};
 }
 
 // Most who have it by default have sound answers.

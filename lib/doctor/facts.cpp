@@ -217,7 +217,7 @@ ScaleUse scale_use_with(const Facts& f, const CacheType& cache) {
 }
 
 std::optional<Server> server_of_table(const Facts& f) {
-  if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return std::nullopt;
+  if ((!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) || has_platform_of_its_own(f)) return std::nullopt;
   const Server of = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
   const bool other = f.version && *f.version != EngineVersion{of.major, of.minor, of.patch};
   return other ? std::nullopt : std::optional(of);

@@ -68,11 +68,10 @@ struct CheckpointFacts {
   std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
   double largest_key_bias = 0;     // of all that no norm takes away
   std::string largest_key_bias_name;
-  std::map<ServerKind, std::string> stops;  // why the newest versions do not start with these tensors
-  size_t n_fused = 0;                       // scales named ".qkv_proj.k_scale"
-  size_t n_of_projections = 0;              // scales named ".k_proj.k_scale", ".v_proj.v_scale"
-  bool foldable = false;                    // kvcal fold may have a way into the weights of this class
-  std::string draft_stop;  // scale tensor at which vLLM stops where it drafts tokens with the MTP layer
+  std::map<ServerKind, Report> served;  // what the newest versions make of these tensors
+  size_t n_fused = 0;                   // scales named ".qkv_proj.k_scale"
+  size_t n_of_projections = 0;          // scales named ".k_proj.k_scale", ".v_proj.v_scale"
+  bool foldable = false;                // kvcal fold may have a way into the weights of this class
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };
 

@@ -41,7 +41,7 @@ std::string with_names(std::string text, const Facts& facts) {
 }
 
 bool stops(const CombinationRule& rule, const Facts& facts) {
-  return applies(rule, facts).all == Trait::Yes && rule.when(facts).holds;
+  return applies(rule, facts).all == Trait::Yes && found_by_rule(rule, facts).holds;
 }
 
 bool stops_only_with(const Facts& after, const Facts& before) {

@@ -95,6 +95,16 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
   return result;
 }
 
+Found found_by_rule(const CombinationRule& rule, const Facts& facts) {
+  if (rule.when != nullptr) return rule.when(facts);
+  const std::vector<const Finding*> all = found_by(facts, rule.entry.id);
+  if (all.empty() || uses_plugin(facts)) return {};
+  const Finding& first = *all.front();
+  std::string detail = all.size() == 1 ? first.path : std::to_string(all.size()) + " times, first " + first.path;
+  if (!first.actual.empty()) detail += (detail.empty() ? "" : ": ") + first.actual;
+  return {true, std::move(detail), {{facts.checkpoint->path, 0, "", 1, 0}}};
+}
+
 bool is_refuted(const CombinationRule& rule, const Facts& facts) {
   if (rule.entry.severity != Severity::Fatal || (rule.needs & kServing) != 0 || facts.start_failed) return false;
   const bool seen = std::ranges::any_of(facts.lines, [&](const auto& line) {
@@ -124,6 +134,18 @@ int64_t n_ranks(const Facts& f) {
 }
 
 std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+std::vector<const Finding*> found_by(const Facts& f, std::string_view rule) {
+  std::vector<const Finding*> found;
+  const auto take = [&](const Report& report) {
+    for (const Finding& finding : report.findings)
+      if (finding.rule == rule) found.push_back(&finding);
+  };
+  take(f.checkpoint->report);
+  const std::optional<Server> of = server_of_table(f);
+  if (of && f.checkpoint->served.contains(of->kind)) take(f.checkpoint->served.at(of->kind));
+  return found;
+}
 
 bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 

@@ -51,9 +51,9 @@ struct Found {
 struct CombinationRule {
   Entry entry;
   unsigned needs;
-  Found (*when)(const Facts& facts);
-  std::string_view backends = "";  // words, one of which the attention backend must be
-  EngineVersions versions = {};    // of the server
+  Found (*when)(const Facts& facts) = nullptr;  // null: where a check of the folder has found what the id is of
+  std::string_view backends = "";               // words, one of which the attention backend must be
+  EngineVersions versions = {};                 // of the server
 };
 
 std::span<const CombinationRule> flag_rules();
@@ -77,6 +77,9 @@ struct Applies {
 };
 Applies applies(const CombinationRule& rule, const Facts& facts);
 
+/// Whether it holds, of a rule that applies.
+Found found_by_rule(const CombinationRule& rule, const Facts& facts);
+
 /// Of a rule that says why the server stops: log or answer show that it did not.
 bool is_refuted(const CombinationRule& rule, const Facts& facts);
 
@@ -88,6 +91,9 @@ int64_t n_ranks(const Facts& facts);
 
 /// "2 scales"
 std::string count(size_t n, const std::string& what);
+/// What checks that validate makes, too, have found in the folder: by themselves, and in the server where it is in the
+/// table of servers.
+std::vector<const Finding*> found_by(const Facts& f, std::string_view rule);
 /// Output that no sound model writes was given, or is in the log.
 bool looks_broken(const Facts& facts);
 /// Whether the checkpoint has scales other than 1.0.

@@ -179,7 +179,8 @@ ModelSpec presumed_spec(const Checkpoint& checkpoint, bool latent) {
     cache.cache = cache.layer = static_cast<int>(spec.caches.size());
     cache.name = name;
     if (latent) cache.kind = "mla";
-    cache.n_heads = cache.n_kv_heads = 1;
+    cache.n_heads = 0;  // not known, and with it how many scales a layer may have
+    cache.n_kv_heads = 1;
     cache.head_dim_k = cache.head_dim_v = width;
     spec.caches.push_back(cache);
     spec.layers.push_back({cache.layer, LayerKind::Attention, cache.cache});

@@ -8,7 +8,6 @@
 #include "base/read_file.h"
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
-#include "checkpoint/kv_scale_names.h"
 #include "export/record.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
@@ -72,19 +71,6 @@ void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report)
     if (!is_of_other_files(rule) || rule.id == "C19") report.not_evaluated({rule.id}, "needs --scales or --stats");
 }
 
-/// Tensors of vLLM-Ascend in another server. vLLM walks the tree of modules, and stops where it ends; what SGLang's
-/// loops do was not tried.
-void meet_modelslim(const Checkpoint& checkpoint, ServedScales& served) {
-  const auto& names = checkpoint.names();
-  const auto name = std::find_if(names.begin(), names.end(), is_modelslim_cache_name);
-  if (!served.known || name == names.end()) return;
-  served.layers.clear();
-  if (served.server.kind == ServerKind::Vllm && stops(effect_of_orphan(served.support)))
-    served.stops.push_back({*name, "", "There is no module or parameter named '" + *name + "'"});
-  else
-    served.known = false;
-}
-
 }  // namespace
 
 FolderReport validate_folder(const fs::path& folder, std::string_view schema, const FolderChecks& checks) {
@@ -102,10 +88,7 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
   const bool is_known = !result.report.has_errors();
   const bool is_for_others = has_modelslim_scales(f);
   if (!is_for_others || checks.names_servers)
-    for (const Server& server : checks.servers)
-      f.served.push_back(served_scales(f.stored, spec, checkpoint.config(), server));
-  if (is_for_others)
-    for (ServedScales& served : f.served) meet_modelslim(checkpoint, served);
+    for (const Server& server : checks.servers) f.served.push_back(served_by(f, server));
   const std::optional<Reference> reference =
       is_known ? reference_of(checks, folder, schema, result.report) : std::nullopt;
   check_stored_numbers(f, is_measured(folder, checks), result.report);

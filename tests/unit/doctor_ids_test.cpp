@@ -15,6 +15,7 @@
 #include "doctor/lines.h"
 #include "doctor/rules.h"
 #include "doctor_fixture.h"
+#include "unit/validate_folder_cases.h"
 
 namespace kvcal {
 namespace {
@@ -75,6 +76,7 @@ TEST(Ids, OfTheDoctorHaveAReproductionEach) {
   for (const char* folder : {"cases", "reports"})
     for (const auto& entry : std::filesystem::directory_iterator(data() / folder)) take_expectations(entry.path(), ids);
   take_ids_of_lines(ids);
+  ids.merge(errors_of_folders());
   for (const Json& entry : catalog_json()) {
     const std::string id = get_string(entry, "id", "");
     EXPECT_TRUE(ids.contains(id)) << id;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "check/rules.h"
 #include "unit/validate_modelslim_cases.h"
 
 namespace kvcal {
@@ -353,6 +354,15 @@ inline std::vector<FolderCase> folder_cases() {
                             mtp_cases(), fold_cases(), list_cases(), modelslim_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
+}
+
+/// Errors among what these have.
+inline Ids errors_of_folders() {
+  Ids errors;
+  for (const FolderCase& c : folder_cases())
+    for (const std::string& id : c.expected)
+      if (rule_named(id).severity == Severity::Error) errors.insert(id);
+  return errors;
 }
 
 }  // namespace kvcal
