@@ -147,11 +147,11 @@ Planned resolve(const PlanFlags& flags) {
   if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model.spec);
   const PlannedState state = planned_state(flags.state, file.config, model.spec, deployment.capability);
   deployment.state = state.storage;
-  const WeightBytes weights = weights_of(flags, file, model.spec);
-  Capacity capacity = capacity_of(model.spec, deployment, weights);
+  Capacity capacity = capacity_of(model.spec, deployment, weights_of(flags, file, model.spec));
   Recommendation recommendation = recommend(model.spec, capacity, flags.load);
-  if (std::string odd = unserved_cache(read_kv_declaration(file.config, file.folder)); !odd.empty())
-    recommendation.remarks.push_back(std::move(odd));
+  const KvDeclaration declared = read_kv_declaration(file.config, file.folder);
+  for (std::string odd : {passed_over_cache(declared), unserved_cache(declared)})
+    if (!odd.empty()) recommendation.remarks.push_back(std::move(odd));
   return {std::move(model), state, std::move(capacity), flags.load, std::move(recommendation)};
 }
 

@@ -8,7 +8,9 @@
 namespace kvcal {
 
 void check_scheme(const KvDeclaration& d, const std::filesystem::path& folder, Report& report) {
-  report.evaluated({"C11", "C12"});
+  report.evaluated({"C11", "C12", "C29"});
+  if (const std::string odd = unserved_cache(d); !odd.empty())
+    report.add({"C29", "quantization_config", "the declaration", "", odd, 0, (folder / d.source).string()});
   if (!d.scheme || !d.scheme->is_object()) return;
   const std::string file = (folder / d.source).string(), path = "quantization_config.kv_cache_scheme";
   if (scheme_text(*d.scheme, "strategy") == "attn_head")

@@ -257,10 +257,6 @@ std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
 bool auto_is_fp8(const KvDeclaration& d, ServerKind server) { return auto_cache_type(d, server) == "fp8"; }
 
 std::string unserved_cache(const KvDeclaration& d) {
-  if (!d.passed_over.empty())
-    return "hf_quant_config.json declares the cache " + quoted(d.passed_over) +
-           ", but vLLM does not read it beside the quantization_config of config.json: under auto its cache stays in "
-           "16 bits";
   const std::string cache = d.is_modelopt() ? modelopt_cache(d) : "";
   const bool known = cache.empty() || cache == "fp8" || cache == "nvfp4";
   if (known && !d.has_no_server) return "";
@@ -268,6 +264,13 @@ std::string unserved_cache(const KvDeclaration& d) {
   return d.source + " declares " + shown +
          (known ? "" : ", which vLLM 0.33.0 and SGLang 0.5.23 do not know: under auto theirs stays in 16 bits") +
          (d.has_no_server ? std::string(known ? " and" : "; it") + " says itself that servers do not support it" : "");
+}
+
+std::string passed_over_cache(const KvDeclaration& d) {
+  if (d.passed_over.empty()) return "";
+  return "hf_quant_config.json declares the cache " + quoted(d.passed_over) +
+         ", but vLLM does not read it beside the quantization_config of config.json: under auto its cache stays in "
+         "16 bits";
 }
 
 }  // namespace kvcal

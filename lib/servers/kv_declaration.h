@@ -70,4 +70,7 @@ bool auto_is_fp8(const KvDeclaration& declaration, ServerKind server);
 /// as a sentence without its end; "" for none.
 std::string unserved_cache(const KvDeclaration& declaration);
 
+/// The same of a cache that vLLM does not see, since the file that declares it lies beside a quantization_config.
+std::string passed_over_cache(const KvDeclaration& declaration);
+
 }  // namespace kvcal

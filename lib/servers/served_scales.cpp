@@ -187,6 +187,9 @@ ServedScales served_scales(const StoredScales& stored, const ModelSpec& spec, co
   else if (!out.support.served)
     out.stops.push_back({"", "config.json", out.support.why_not});
   Loading(stored, spec, config, out).run();
+  if (!out.stops.empty() || unserved_cache(stored.declaration).empty()) return out;
+  out.known = false;  // C29: what it holds of a cache that it does not make was not looked at
+  out.layers.clear();
   return out;
 }
 

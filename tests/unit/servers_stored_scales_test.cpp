@@ -194,7 +194,7 @@ TEST(KvDeclaration, OfTheFileBesideIsPassedOverWhereTheConfigHasOne) {
   const Json config = {{"quantization_config", {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}}};
   const KvDeclaration d = read_kv_declaration(config, folder / "");
   EXPECT_EQ(auto_cache_type(d, ServerKind::Vllm), "");
-  EXPECT_EQ(unserved_cache(d).substr(0, 44), "hf_quant_config.json declares the cache 'FP8");
+  EXPECT_EQ(passed_over_cache(d).substr(0, 44), "hf_quant_config.json declares the cache 'FP8");
   EXPECT_EQ(auto_cache_type(read_kv_declaration(Json::object(), folder / ""), ServerKind::Vllm), "fp8");
 }
 

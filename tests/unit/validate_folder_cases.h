@@ -120,9 +120,9 @@ inline std::vector<FolderCase> list_cases() {
           {"kv_cache_deployment_supported", false}};
   for (const auto& [layer, algorithm] : {std::pair{0, "FP8"}, {1, "NVFP4"}, {2, "FP8_K_NVFP4_V"}})
     said["kv_cache_quantized_layers"][attention_of(layer)] = {{"quant_algo", algorithm}};
-  std::vector<FolderCase> cases = {{"a mixture", mixture, {}, {"S25"}, [](ScaleFolder&) {}}};
+  std::vector<FolderCase> cases = {{"a mixture", mixture, {}, {"C29", "S25"}, [](ScaleFolder&) {}}};
   const auto add = [&](const char* name, std::function<void(Json&, Json&)> change) {
-    cases.push_back({name, mixture, {}, {"C21", "S25"}, [=](ScaleFolder& f) {
+    cases.push_back({name, mixture, {}, {"C21", "C29", "S25"}, [=](ScaleFolder& f) {
                        Json& changed = f.config["quantization_config"];
                        change(changed, changed["kv_cache_quantized_layers"]);
                      }});
@@ -138,7 +138,7 @@ inline std::vector<FolderCase> list_cases() {
   add("a module of a projection", [](Json&, Json& list) { list[kFirst + ".k_proj"] = {{"quant_algo", "FP8"}}; });
   add("an algorithm of weights", [](Json&, Json& list) { list[kFirst]["quant_algo"] = "W4A16_AWQ"; });
   add("a module without one", [](Json&, Json& list) { list[kFirst] = Json::object(); });
-  cases.push_back({"another list beside", mixture, {}, {"C21", "S25"}, [](ScaleFolder& f) {
+  cases.push_back({"another list beside", mixture, {}, {"C21", "C29", "S25"}, [](ScaleFolder& f) {
                      f.files["hf_quant_config.json"] =
                          R"({"quantization": {"kv_cache_quant_algo": "FP8", "kv_cache_schema_version": 1,
                          "kv_cache_quantized_layers": {"model.layers.0.self_attn": {"quant_algo": "FP8"}}}})";
