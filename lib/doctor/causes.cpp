@@ -66,8 +66,8 @@ std::string_view name_of(Likelihood likelihood) {
 }
 
 Likelihood likelihood_of(const Explanation& explanation) {
-  const bool certain =
-      explanation.strongest >= kSaysSoItself && explanation.best->confidence == Confidence::Established;
+  const bool certain = explanation.strongest >= kSaysSoItself && !explanation.of_some_versions &&
+                       explanation.best->confidence == Confidence::Established;
   if (certain) return Likelihood::Certain;
   return explanation.score >= 6 ? Likelihood::Likely : Likelihood::Possible;
 }
@@ -86,6 +86,7 @@ std::vector<Explanation> explain(const std::vector<Sign>& signs) {
     if (more > 0) same->best = &entry;
     same->strongest += more;
     const bool first = same->best == &entry;
+    if (first) same->of_some_versions = sign.of_some_versions;
     same->because.insert(first ? same->because.begin() : same->because.end(), std::string(entry.id));
   }
   std::stable_sort(found.begin(), found.end(), [](const Explanation& a, const Explanation& b) {

@@ -19,6 +19,7 @@ struct Explanation {
   int score = 0, strongest = 0;      // of its weights
   std::vector<std::string> because;  // ids, the weightiest first
   const Entry* best = nullptr;       // of these: its fix is the explanation's
+  bool of_some_versions = false;     // so is that sign
 };
 
 std::string_view name_of(Cause cause);  // "scales-missing": for programs

@@ -9,6 +9,7 @@
 #include "doctor/log_reader.h"
 #include "doctor/output_text.h"
 #include "doctor/response_text.h"
+#include "doctor/versions.h"
 
 namespace kvcal {
 namespace {
@@ -28,6 +29,7 @@ void add_sign(std::vector<Sign>& signs, Sign sign) {
 
 std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvaluated>& not_evaluated) {
   std::vector<Sign> signs;
+  const std::vector<Facts> each_version = with_each_version(facts);
   for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
@@ -37,7 +39,11 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
       if (rule_applies.all != Trait::Yes || is_refuted(rule, facts)) continue;
       Found sign = found_by_rule(rule, facts);
       if (!sign.holds) continue;
-      add_sign(signs, {&rule.entry, std::move(sign.detail), std::move(sign.evidence), sign.is_hint});
+      const std::string versions = versions_where(each_version, [&](const Facts& f) {
+        return applies(rule, f).all == Trait::Yes && !is_refuted(rule, f) && found_by_rule(rule, f).holds;
+      });
+      if (!versions.empty()) sign.detail += (sign.detail.empty() ? "in " : "; in ") + versions;
+      add_sign(signs, {&rule.entry, std::move(sign.detail), std::move(sign.evidence), sign.is_hint, !versions.empty()});
     }
   return signs;
 }

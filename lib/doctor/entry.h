@@ -122,6 +122,7 @@ struct Sign {
   std::string detail;  // what is particular here: "k_scale of 12 layers"; may be empty
   std::vector<Evidence> evidence;
   bool is_hint = false;  // it was reported of other versions, or is so where all is well, too: it counts a level less
+  bool of_some_versions = false;  // the version is not known, and it would not hold with each
 
   Severity severity() const {
     const bool lower = is_hint && entry->severity != Severity::Note;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "doctor/rules.h"
+#include "doctor/versions.h"
 #include "servers/server_support.h"
 
 namespace kvcal {
@@ -162,9 +163,7 @@ FactRow option(const Facts& f, const std::string& name, std::initializer_list<st
                         : open(name, "the serve command");
 }
 
-}  // namespace
-
-std::vector<FactRow> fact_rows(const Facts& f) {
+std::vector<FactRow> rows_of(const Facts& f) {
   return {
       server(f),
       installed(f),
@@ -183,6 +182,19 @@ std::vector<FactRow> fact_rows(const Facts& f) {
              {"enable-prefix-caching", "no-enable-prefix-caching", "disable-radix-cache", "enable-radix-cache"},
              "the server's default"),
       option(f, "ranks", {"tensor-parallel-size", "tp-size", "tp"}, "1")};
+}
+
+}  // namespace
+
+std::vector<FactRow> fact_rows(const Facts& f) {
+  std::vector<FactRow> rows = rows_of(f);
+  const std::vector<Facts> each_version = with_each_version(f);
+  for (size_t i = 1; i < rows.size(); ++i) {  // the first is the server
+    const std::string versions =
+        versions_where(each_version, [&](const Facts& other) { return rows_of(other)[i].value == rows[i].value; });
+    if (!versions.empty() && !rows[i].value.empty()) rows[i].from += "; in " + versions;
+  }
+  return rows;
 }
 
 Lines facts_text(const Facts& f) {
