@@ -40,11 +40,6 @@ Found no_scales_anywhere(const Facts& f) {
   return found;
 }
 
-Found unlisted_file(const Facts& f) {
-  const auto found = found_by(f, "C15");
-  return found.empty() ? Found{} : in_checkpoint(f, found.front()->actual + " is not in the index");
-}
-
 Found no_config_for_scales(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   if (c.n_scales() == 0 || !c.method.empty() || f.is(Engine::Sglang)) return {};
@@ -86,8 +81,6 @@ Found per_head_strategy(const Facts& f) {
   if (!has(f, "C11") || f.backend.starts_with("FLASH_ATTN")) return {};
   return in_checkpoint(f, f.backend.empty() ? "" : "backend in the log: " + f.backend);
 }
-
-Found dynamic_scheme(const Facts& f) { return has(f, "C12") ? in_checkpoint(f, f.checkpoint->kv_scheme) : Found{}; }
 
 Found scheme_unused(const Facts& f) {
   const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
@@ -147,6 +140,12 @@ Found stops_here(const Facts& f) {
   const auto stops = found_by(f, "V01");
   const bool here = !stops.empty() && !uses_plugin(f);
   return here ? in_checkpoint(f, stops.front()->what + ": " + stops.front()->actual) : Found{};
+}
+
+Found name_not_taken(const Facts& f) {
+  const auto names = found_by(f, "C16");
+  const bool here = !names.empty() && !uses_plugin(f);
+  return here ? in_checkpoint(f, names.front()->path + ": " + names.front()->actual) : Found{};
 }
 
 /// Scales that are there, and that a class drops while it serves a quantized cache.
@@ -211,7 +210,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kCheckpoint | kStaticFp8, no_scales_anywhere},
     {entry_of("C15", Established, "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded,
               9),
-     kTensors, unlisted_file},
+     kTensors},
     {{"C20", Fatal, Established, "scale tensors without a quantization_config: vLLM 0.25 and later refuse the folder",
       "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
      kTensors,
@@ -300,7 +299,7 @@ constexpr CombinationRule kRules[] = {
     {entry_of("C11", Established, "", "{export per tensor}", "vllm 0.33.0 v1/attention/backend.py"), kCheckpoint,
      per_head_strategy},
     {entry_of("C12", Inferred, "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3),
-     kCheckpoint, dynamic_scheme},
+     kCheckpoint},
     {entry_of("C29", Established, "", kCalibrate,
               "vllm 0.33.0 torch_utils.py get_kv_cache_quant_algo_string; sglang 0.5.23 kv_cache_dtype.py",
               Cause::ScalesNotLoaded, 6),
@@ -351,7 +350,7 @@ constexpr CombinationRule kRules[] = {
     {of_folder("S20", Cause::ScalesInvalid, 7), kTensors},
     {of_folder("S21", Cause::ScalesInvalid, 6), kTensors},
     {of_folder("C01", Cause::KeyOutliers, 6), kTensors},
-    {of_folder("C16", Cause::ScalesRefused, 7), kTensors},
+    {of_folder("C16", Cause::ScalesRefused, 7), kTensors, name_not_taken},
     {of_folder("C21", Cause::None, 0), kTensors},
     {of_folder("C23", Cause::ScalesRefused, 6), kTensors},
     {entry_of("X01", Established, "that its weights are wrong", "kvcal fold ORIGINAL --stats run.kvstats -o {model}",

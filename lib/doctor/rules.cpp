@@ -98,7 +98,7 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
 Found found_by_rule(const CombinationRule& rule, const Facts& facts) {
   if (rule.when != nullptr) return rule.when(facts);
   const std::vector<const Finding*> all = found_by(facts, rule.entry.id);
-  if (all.empty() || uses_plugin(facts)) return {};
+  if (all.empty()) return {};
   const Finding& first = *all.front();
   std::string detail = all.size() == 1 ? first.path : std::to_string(all.size()) + " times, first " + first.path;
   if (!first.actual.empty()) detail += (detail.empty() ? "" : ": ") + first.actual;
