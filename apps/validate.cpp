@@ -177,7 +177,12 @@ void check_page(const std::string& page, const std::vector<CarriedFile>& files, 
 Report report_on_page(const Pack& pack, const std::string& scales, const std::string& evaluation) {
   Report report;
   const std::string page = ValidateInput(pack.page().string()).text();
-  const std::vector<CarriedFile> files = while_doing(quoted(pack.page().string()), [&] { return carried_files(page); });
+  std::vector<CarriedFile> files;
+  try {
+    files = carried_files(page);
+  } catch (const Error& e) {
+    report.add("A08", "", e.what());
+  }
   if (files.empty()) return report;
   report.evaluated({"A08"});
   for (const CarriedFile& file : files)
