@@ -1,7 +1,7 @@
 #include "export_pack.h"
 
-#include "base/lines.h"
 #include "build_info.h"
+#include "export/serve.h"
 #include "report/evidence_page.h"
 #include "terminal.h"
 
