@@ -13,6 +13,7 @@
 #include "unit/scale_folder.h"
 #include "unit/validate_fixture.h"
 #include "unit/validate_folder_cases.h"
+#include "validate/output.h"
 
 namespace kvcal {
 namespace {
@@ -40,6 +41,18 @@ TEST(ValidateFolder, CountsEveryRuleOnce) {
   const Report report = judged(llm_compressor_folder(), {"vllm"}).report;
   EXPECT_EQ(report.evaluated_rules().size() + report.skipped_rules().size(), rules().size());
   for (const Report::Skipped& s : report.skipped_rules()) EXPECT_NE(s.reason, "because of an error above") << s.rule;
+}
+
+TEST(ValidateFolder, AdvisesNoExportThatIsRefused) {
+  ScaleFolder bare = llm_compressor_folder();  // Qwen3, of which SGLang loads no scales
+  std::erase_if(bare.tensors, [](const auto& t) { return t.first.ends_with("_scale"); });
+  const auto said = [&](const std::vector<std::string>& servers) {
+    FolderReport found = judged(bare, servers);
+    return text_report({"m", std::move(found.report), false, std::move(found.served)}).text();
+  };
+  EXPECT_NE(said({"sglang"}).find("fix: serve with the plug-in sglang-kv-cache-scales"), std::string::npos);
+  EXPECT_EQ(said({"sglang"}).find("export"), std::string::npos);
+  EXPECT_NE(said({"vllm", "sglang"}).find("fix: calibrate and export"), std::string::npos);
 }
 
 /// The values that vLLM and SGLang held after loading such folders, layer 0.
