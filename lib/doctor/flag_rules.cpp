@@ -32,9 +32,10 @@ Found calculate_ignored(const Facts& f) {
 
 Found calculate_on_hybrid(const Facts& f) {
   if (!calculates(f) || f.model.hybrid != Trait::Yes || f.before(kGuard) == Trait::No || f.seen("LG5")) return {};
-  std::string detail =
-      f.version ? "vLLM " + str(*f.version) : "version unknown: from 0.19 on the option is ignored for such models";
-  if (!f.model.from_config) detail += "; hybrid judging by the model's name; confirm with --model MODEL";
+  std::string detail = f.version ? "vLLM " + str(*f.version) : "";
+  if (!f.model.from_config)
+    detail +=
+        std::string(detail.empty() ? "" : "; ") + "hybrid judging by the model's name; confirm with --model MODEL";
   return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
 }
 
@@ -208,8 +209,7 @@ Found four_bits_of_lmdeploy(const Facts& f) {
 
 Found sleeping(const Facts& f) {
   if (f.flag("enable-sleep-mode") == nullptr || f.before(kWakeFixed) == Trait::No) return {};
-  return found_in_flags(f, {"enable-sleep-mode"},
-                        f.version ? "vLLM " + str(*f.version) : "version unknown: fixed in 0.29");
+  return found_in_flags(f, {"enable-sleep-mode"}, f.version ? "vLLM " + str(*f.version) : "");
 }
 
 Found sliding(const Facts& f) {
