@@ -214,7 +214,7 @@ Diagnosis Doctor::diagnose() {
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const Sign& a, const Sign& b) { return a.severity() > b.severity(); });
   // What something else contradicts comes last.
-  std::ranges::stable_partition(diagnosis.notes, [](const Sign& s) { return !s.is_hint; });
+  std::stable_partition(diagnosis.notes.begin(), diagnosis.notes.end(), [](const Sign& s) { return !s.is_hint; });
   diagnosis.explanations = explain(diagnosis.findings);
   diagnosis.facts = facts_;
   return diagnosis;
