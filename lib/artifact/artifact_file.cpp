@@ -1,5 +1,6 @@
 // A scale file as bytes: how much is read, how deep it may be nested, and whose name messages begin with.
 #include "artifact/artifact.h"
+#include "artifact/pack_names.h"
 #include "base/file_kind.h"
 #include "base/read_file.h"
 
@@ -7,6 +8,12 @@ namespace kvcal {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
+
+/// Of a pack's folder the file in it.
+std::filesystem::path scale_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path / kPackManifest, ignored) ? path / kPackScales : path;
+}
 
 }  // namespace
 
@@ -20,7 +27,8 @@ Artifact parse_artifact(std::string_view text, const std::filesystem::path& path
 }
 
 std::string read_artifact_text(const std::filesystem::path& path) {
-  return reading(FileKind::ScaleFile, kExpectedScales, path, [&] { return read_file(path, kMaxBytes); });
+  const std::filesystem::path file = scale_file(path);
+  return reading(FileKind::ScaleFile, kExpectedScales, file, [&] { return read_file(file, kMaxBytes); });
 }
 
 Artifact read_artifact(const std::filesystem::path& path) { return parse_artifact(read_artifact_text(path), path); }

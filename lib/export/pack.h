@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "artifact/pack_names.h"
 #include "servers/model_identity.h"
 
 namespace kvcal {
 
-/// Its files beside those that the publisher adds. The sums cover all, so that a signature of them covers all.
-constexpr const char* kPackManifest = "kvcal-pack.json";
-constexpr const char* kPackScales = "kv-cache-scales.json";
+/// Its files beside those of artifact/pack_names.h and what the publisher adds. The sums cover all, so that a signature
+/// of them covers all.
 constexpr const char* kPackEvaluation = "evaluation.json";
 constexpr const char* kPackPage = "report.html";
 constexpr const char* kPackSums = "SHA256SUMS";

@@ -263,6 +263,20 @@ TEST(ArtifactReader, FilesThatAreNoJson) {
   EXPECT_THROW(read_artifact(path), Error);
 }
 
+TEST(ArtifactReader, APackStandsForItsScaleFile) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("kvcal_pack_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string text = artifact_text(solved_artifact(ordinary()));
+  std::ofstream(folder / "kv-cache-scales.json", std::ios::binary) << text;
+  EXPECT_THROW(read_artifact(folder), Error) << "any folder";
+  std::ofstream(folder / "kvcal-pack.json") << "{}";
+  EXPECT_EQ(read_artifact_text(folder), text);
+  EXPECT_TRUE(read_artifact(folder) == solved_artifact(ordinary()));
+  std::filesystem::remove(folder / "kv-cache-scales.json");
+  EXPECT_THROW(read_artifact(folder), Error);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ArtifactReader, SurvivesTruncationAndFlippedBytes) {
   const std::string good = artifact_text(solved_artifact(ordinary()));
   std::mt19937 engine(5);

@@ -7,6 +7,7 @@ kvcal export s.json --model "$model" --to pack --recipe e.json --include run.kvs
 cut -c67- pack/SHA256SUMS
 (cd pack && sha256sum -c --quiet SHA256SUMS) && cmp pack/kv-cache-scales.json s.json && cmp pack/evaluation.json e.json
 kvcal validate pack --model "$model" | tail -1
+for scales in pack s.json; do kvcal evaluate "$@" --scales $scales -q -o of-$scales; done && cmp of-pack of-s.json && kvcal diff pack s.json
 kvcal apply pack "$model" --to modelopt -o applied | sed -n '1p;/do not start/p'
 kvcal export s.json --model "$model" --to modelopt --recipe e.json -o exported >text
 diff -r applied exported && echo the same bytes
