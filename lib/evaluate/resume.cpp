@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/number_text.h"
 #include "base/sha256.h"
 
@@ -82,6 +83,11 @@ std::vector<Tensor> tensors_of(const std::vector<Storage>& all) {
 
 constexpr const char* kErrors = "errors";  // I64: of each variant how many numbers follow, and these
 
+[[noreturn]] void fail_damaged(const std::filesystem::path& folder, const std::string& what) {
+  fail("resuming from " + quoted(folder.string()) + ": " + what +
+       "; the folder was not written by kvcal, or is damaged: remove it to begin anew");
+}
+
 }  // namespace
 
 std::vector<std::vector<ComparedToken>> SweepFolder::compared(size_t n_variants, int64_t n_tokens) {
@@ -110,13 +116,18 @@ std::vector<RowErrors> SweepFolder::errors(size_t n_variants) const {
   if (layers_done() == 0) return errors;
   const std::vector<std::byte> bytes = bytes_of_rest(kErrors);
   std::vector<int64_t> all(bytes.size() / sizeof(int64_t));
-  std::memcpy(all.data(), bytes.data(), bytes.size());
+  std::memcpy(all.data(), bytes.data(), all.size() * sizeof(int64_t));
   std::span<const int64_t> rest = all;
   for (RowErrors& of_variant : errors) {
-    const auto n = static_cast<size_t>(rest[0]);
-    of_variant = RowErrors::of_numbers(rest.subspan(1, n));
-    rest = rest.subspan(1 + n);
+    const int64_t n = rest.empty() ? -1 : rest[0];
+    if (n < 0 || n % RowErrors::kNumbers != 0 || n >= static_cast<int64_t>(rest.size()))
+      fail_damaged(file(0).parent_path(), "errors of a variant are " + std::to_string(n) + " numbers of " +
+                                              std::to_string(rest.size()) + " that are left, expected a multiple of " +
+                                              std::to_string(RowErrors::kNumbers));
+    of_variant = RowErrors::of_numbers(rest.subspan(1, static_cast<size_t>(n)));
+    rest = rest.subspan(1 + static_cast<size_t>(n));
   }
+  if (!rest.empty()) fail_damaged(file(0).parent_path(), "errors of more variants than this run has");
   return errors;
 }
 
@@ -142,6 +153,9 @@ AnswerFolder::AnswerFolder(std::filesystem::path folder, Json identity, int64_t 
 
 std::vector<int32_t> AnswerFolder::tokens(size_t answer) const {
   const int32_t* all = made_[answer].tensor().as<int32_t>();
+  if (all[0] < 0 || all[0] > most_tokens_)
+    fail_damaged(file(0).parent_path(), "an answer of " + std::to_string(all[0]) + " tokens, expected at most " +
+                                            std::to_string(most_tokens_));
   return {all + 1, all + 1 + all[0]};
 }
 
