@@ -11,7 +11,10 @@ namespace {
 /// "evaluation and page: kvcal evaluate ...; statistics: ..."
 std::string lacking(const PackRequest& request, const WrittenPack& written) {
   std::string text;
-  if (!written.has_evaluation) {
+  std::error_code ignored;
+  if (!written.has_evaluation && !std::filesystem::is_regular_file(scale_file_of(request.scales), ignored)) {
+    text = "evaluation and page: --include an evaluation.json of these scales";
+  } else if (!written.has_evaluation) {
     const std::string beside = (request.scales.parent_path() / kPackEvaluation).string();
     text = std::string(written.has_page ? "an evaluation" : "evaluation and page") +
            (written.passed_over.empty() ? "" : " (" + written.passed_over + ")") + ": kvcal evaluate " +

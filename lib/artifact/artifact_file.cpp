@@ -9,13 +9,12 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-/// Of a pack's folder the file in it.
-std::filesystem::path scale_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path / kPackManifest, ignored) ? path / kPackScales : path;
-}
-
 }  // namespace
+
+std::filesystem::path scale_file_of(const std::filesystem::path& given) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(given / kPackManifest, ignored) ? given / kPackScales : given;
+}
 
 Artifact parse_artifact(std::string_view text, const std::filesystem::path& path) {
   JsonLimits limits;
@@ -27,7 +26,7 @@ Artifact parse_artifact(std::string_view text, const std::filesystem::path& path
 }
 
 std::string read_artifact_text(const std::filesystem::path& path) {
-  const std::filesystem::path file = scale_file(path);
+  const std::filesystem::path file = scale_file_of(path);
   return reading(FileKind::ScaleFile, kExpectedScales, file, [&] { return read_file(file, kMaxBytes); });
 }
 

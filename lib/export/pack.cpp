@@ -168,7 +168,12 @@ std::string name_of(const Pack& pack) {
 
 }  // namespace
 
-WrittenPack write_pack(const PackRequest& request) {
+WrittenPack write_pack(PackRequest request) {
+  request.scales = scale_file_of(request.scales);
+  std::error_code ignored;
+  if (fs::equivalent(request.scales.parent_path(), request.out, ignored))
+    fail(quoted(request.scales.string()) + " lies in " + quoted(request.out.string()) +
+         ", which the pack would replace; write it to another folder");
   const std::string text = read_artifact_text(request.scales);
   const Artifact artifact = parse_artifact(text, request.scales);
   const ModelIdentity model = identify_model(request.model);
@@ -176,7 +181,6 @@ WrittenPack write_pack(const PackRequest& request) {
   std::optional<AppliedRecipe> recipe;
   if (!request.recipe.empty())
     recipe = recipe_for(request.recipe, artifact, sha256_hex(text), model, find_exporter("modelopt"));
-  std::error_code ignored;
   const bool replaces = request.force && is_pack(request.out);
   check_apart(request.model, request.out);
   if (request.force && !replaces && fs::exists(request.out, ignored))

@@ -62,7 +62,7 @@ kvcal validate models--o--pack/snapshots/1 | tail -1
 # Nothing that can be packed; scales from a pipe, which gives them once.
 mkdir folder
 for f in folder folder/ missing; do kvcal export s.json --model "$model" --to pack --include $f -o no || echo exit $?; done
-cat s.json | kvcal export /dev/stdin --model "$model" --to pack -o piped | head -1
+cat s.json | kvcal export /dev/stdin --model "$model" --to pack -o piped | head -2
 cmp piped/kv-cache-scales.json s.json
 # What a publisher keeps beside a pack is no fault of it, and is not deleted with an earlier one; nor is the model.
 mkdir piped/.git && echo text >piped/README.md && kvcal validate piped | tail -1
@@ -70,5 +70,7 @@ kvcal export s.json --model "$model" --to pack -o piped --force || echo exit $?
 rmdir piped/.git && kvcal export s.json --model "$model" --to pack -o piped --force || echo exit $?
 rm piped/README.md && cp -rL "$model" piped/model && kvcal export s.json --model piped/model --to pack -o piped --force || echo exit $?
 ls piped
+# A pack stands for its scale file, and is not made anew of itself.
+kvcal export pack --model "$model" --to pack -o pack --force || echo exit $?
 kvcal export s.json --model "$model" --to pack -o pack --force && ls pack
 ls -d no 2>/dev/null || echo nothing written
