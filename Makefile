@@ -163,7 +163,7 @@ test-clusters:
 	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
 	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
-# SANITIZED=reader_tests LABELS=unit: those that read files of others.
+# SANITIZED=reader_tests LABELS=unit_reader: those that read files of others.
 SANITIZED = unit_tests
 LABELS = unit|fuzz|selected|parity
 asan tsan:
