@@ -130,5 +130,18 @@ TEST(Control, SaysWhatAutoIs) {
   EXPECT_NE(text(request("sglang@0.5.23", fp8), "float16").find("has no --kv-cache-dtype float16"), std::string::npos);
 }
 
+TEST(Gpus, OfOneNumberAreToldApart) {
+  const auto capability = [](const char* name) { return parse_gpu(name) ? parse_gpu(name)->capability : 0; };
+  EXPECT_EQ(capability("Quadro RTX 3000"), 75);
+  EXPECT_EQ(capability("Quadro RTX 4000"), 75);
+  EXPECT_EQ(capability("Quadro RTX 5000"), 75);
+  EXPECT_EQ(capability("NVIDIA RTX 5000 Ada Generation"), 89);
+  EXPECT_EQ(capability("NVIDIA RTX 4000 SFF Ada Generation"), 89);
+  EXPECT_EQ(capability("RTX A4000"), 86);
+  EXPECT_EQ(capability("GeForce RTX 2050"), 86);
+  EXPECT_EQ(capability("GeForce RTX 5070 Ti"), 120);
+  EXPECT_EQ(capability("RTX 5000"), 0) << "Turing's, or the Ada Generation";
+}
+
 }  // namespace
 }  // namespace kvcal
