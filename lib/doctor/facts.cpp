@@ -199,6 +199,15 @@ bool none_arrives(const Facts& f) {
   return support && !loads(effect_of(*support, support->write, 'k')) && !uses_plugin(f);
 }
 
+/// The newest version of the class takes none of the names that the checkpoint's scales have.
+bool takes_no_name(const Facts& f) {
+  const auto served = f.checkpoint->served.find(f.is(Engine::Sglang) ? ServerKind::Sglang : ServerKind::Vllm);
+  if (served == f.checkpoint->served.end() || uses_plugin(f)) return false;
+  const auto n =
+      std::ranges::count_if(served->second.findings, [](const Finding& found) { return found.rule == "C16"; });
+  return n > 0 && static_cast<size_t>(n) >= f.checkpoint->n_scales();
+}
+
 }  // namespace
 
 bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
@@ -210,6 +219,7 @@ ScaleUse scale_use_with(const Facts& f, const CacheType& cache) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool none = c.has_tensors ? c.n_scales() == c.n_unit : !c.has_kv_scheme;
   if (none || (cache.quantized == Trait::Yes && none_arrives(f))) return ScaleUse::Nowhere;
+  if (takes_no_name(f)) return server_of_table(f) ? ScaleUse::Nowhere : ScaleUse::Unknown;
   const ScaleUse use = scale_use(scale_reader(f), cache);
   // A row of MLA is divided by the scale of keys.
   const bool unequal = std::ranges::any_of(c.report.findings, [](const Finding& found) { return found.rule == "C05"; });

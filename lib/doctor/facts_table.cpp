@@ -95,6 +95,15 @@ std::string why_none_arrives(const ServerSupport& s) {
 }
 
 // Of the version that was looked at only.
+/// Of a class that loads scales: what becomes of these tensors.
+std::string by_names(const Facts& f) {
+  const auto stops = found_by(f, "V01"), dropped = found_by(f, "C16");
+  if (uses_plugin(f) || (stops.empty() && dropped.empty())) return "yes";
+  if (!stops.empty()) return "no: the server stops: " + stops.front()->actual;
+  const bool all = dropped.size() >= f.checkpoint->n_scales();
+  return (all ? "no: " : "all but " + std::to_string(dropped.size()) + ": ") + dropped.front()->actual;
+}
+
 FactRow delivered(const Facts& f) {
   const std::string name = "loaded by this class";
   const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
@@ -109,7 +118,7 @@ FactRow delivered(const Facts& f) {
   }
   const std::optional<ServerSupport> s = support_of(f, of->kind);
   if (!s) return open(name, "the server's log: this class is not in the table of servers");
-  return known(name, arrives(*s) ? "yes" : "no: " + why_none_arrives(*s), s->source);
+  return known(name, arrives(*s) ? by_names(f) : "no: " + why_none_arrives(*s), s->source);
 }
 
 /// "read: SGLang 0.5.23, flashinfer".
