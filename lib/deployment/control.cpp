@@ -14,6 +14,12 @@ std::string auto_too(CacheRequest r) {
   return "with this one auto is " + format_of(left) + ", and ";
 }
 
+/// What the option asks for, or does not get, is not to outlive the declaration.
+std::string without_option(const CacheRequest& r, bool taken, const std::string& own) {
+  if (r.asked.empty() || (taken && !is_quantized_type(r.asked))) return "";
+  return r.own_default && taken ? "and " + own + " as its --kv-cache-dtype; " : "and without --kv-cache-dtype; ";
+}
+
 }  // namespace
 
 std::string control_text(const ControlRequest& r) {
@@ -23,7 +29,7 @@ std::string control_text(const ControlRequest& r) {
   if (r.cache.server == Engine::LlamaCpp) return "--cache-type-k f16 --cache-type-v f16";
   if (r.cache.server == Engine::LmDeploy) return "--quant-policy 0";
   if (r.cache.declared == nullptr)
-    return "a cache that is not quantized (--kv-cache-dtype auto where config.json declares none, else the checkpoint "
+    return "a cache that is not quantized (--kv-cache-dtype auto; where config.json declares one, with the checkpoint "
            "without KV scales)";
   if (!r.cache.declared->declares_cache() && r.scales_felt != Trait::Yes)
     return r.cache.own_default ? "--kv-cache-dtype " + own : "--kv-cache-dtype auto";
@@ -34,7 +40,7 @@ std::string control_text(const ControlRequest& r) {
   const bool obeyed = cache_type(plain).quantized == Trait::No;
   const bool taken = has_cache_type(r.cache.server, r.cache.version, own) != Trait::No;
   if (r.scales_felt == Trait::No && obeyed && taken) return "--kv-cache-dtype " + own;
-  return "the checkpoint without KV scales (" + auto_too(r.cache) +
+  return "the checkpoint without KV scales (" + without_option(r.cache, taken, own) + auto_too(r.cache) +
          std::string(!taken   ? "this version has no --kv-cache-dtype " + own + ")"
                      : obeyed ? "other types may apply its scales all the same)"
                               : "other types may not be obeyed)");
