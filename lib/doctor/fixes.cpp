@@ -59,7 +59,7 @@ struct Advice {
 std::vector<Advice> advice_in(std::string_view part) {
   std::vector<Advice> all;
   part = part.substr(0, part.find('('));
-  for (const std::string_view name : {"kv-cache-dtype", "attention-backend"}) {
+  for (const std::string_view name : {"kv-cache-dtype", "attention-backend", "tensor-parallel-size"}) {
     const std::string option = "--" + std::string(name) + " ";
     const size_t at = part.find(option);
     if (at == std::string_view::npos || part.substr(0, at).ends_with("another ")) continue;
@@ -75,6 +75,8 @@ std::vector<Advice> advice_in(std::string_view part) {
 bool is_useless(const Advice& advice, const Facts& facts) {
   const bool of_backend = advice.name == "attention-backend";
   if (of_backend && backend_option(facts.server, facts.version, advice.value).empty()) return true;
+  if (advice.name == "tensor-parallel-size" && knows_flags(facts))
+    return advice.value == std::to_string(n_ranks(facts));
   const std::string in_effect = of_backend ? backend_of(facts) : facts.flag_value(advice.name);
   const bool left_out = advice.value == "auto" && in_effect.empty() && knows_flags(facts);
   if (advice.value == in_effect || left_out) return true;
@@ -86,6 +88,12 @@ bool is_useless(const Advice& advice, const Facts& facts) {
     return f.scale_use == ScaleUse::ReadAlone || f.scale_use == ScaleUse::WrittenAlone;
   };
   return (misread(after) && !misread(facts)) || stops_only_with(after, facts);
+}
+
+/// Neither config.json nor the command quantizes them.
+bool has_plain_weights(const Facts& facts) {
+  const bool declared = !facts.checkpoint || !facts.checkpoint->declaration.source.empty();
+  return !declared && knows_flags(facts) && facts.flag("quantization") == nullptr;
 }
 
 /// Variables begin with the name of the server that reads them.
@@ -111,6 +119,7 @@ std::string fix_text(const Entry& entry, const Facts& facts) {
   for (FixPart& part : parts_of(with_options(export_advice(entry.fix, facts), facts))) {
     const std::vector<Advice> advice = advice_in(part.text);
     if (is_of_another(part.text, facts)) continue;
+    if (part.text.ends_with("unquantized weights") && has_plain_weights(facts)) continue;
     if (std::ranges::any_of(advice, [&](const Advice& a) { return is_useless(a, facts); })) continue;
     for (const Advice& a : advice)
       if (a.name == "attention-backend")
