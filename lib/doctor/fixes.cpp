@@ -6,6 +6,7 @@
 #include "deployment/cache_choices.h"
 #include "doctor/diagnose.h"
 #include "doctor/export_advice.h"
+#include "model/architecture.h"
 
 namespace kvcal {
 namespace {
@@ -90,6 +91,26 @@ bool is_useless(const Advice& advice, const Facts& facts) {
   return (misread(after) && !misread(facts)) || stops_only_with(after, facts);
 }
 
+/// What kvcal-torch does, in place of what the program measures itself, where it does not know the class.
+std::string by_torch(std::string_view fix, const Facts& facts) {
+  const std::string& name = facts.model.architecture;
+  const auto measures = [](const FixPart& p) {
+    return p.text.find("kvcal calibrate") != p.text.npos || p.text.find("kvcal evaluate") != p.text.npos;
+  };
+  const bool known =
+      name.empty() || std::ranges::find(architectures(), name, &Architecture::name) != architectures().end();
+  std::string text;
+  bool replaced = false;
+  for (const FixPart& part : parts_of(fix)) {
+    const bool here = !known && measures(part);
+    if (here && !replaced)
+      text += part.before + "kvcal-torch calibrate measures most decoders that transformers runs (docs/torch.md)";
+    replaced |= here;
+    if (!here && !(replaced && part.text.starts_with("then "))) text += part.before + part.text;
+  }
+  return text;
+}
+
 /// Neither config.json nor the command quantizes them.
 bool has_plain_weights(const Facts& facts) {
   const bool declared = !facts.checkpoint || !facts.checkpoint->declaration.source.empty();
@@ -116,7 +137,7 @@ std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "
 
 std::string fix_text(const Entry& entry, const Facts& facts) {
   std::string text;
-  for (FixPart& part : parts_of(with_options(export_advice(entry.fix, facts), facts))) {
+  for (FixPart& part : parts_of(with_options(export_advice(by_torch(entry.fix, facts), facts), facts))) {
     const std::vector<Advice> advice = advice_in(part.text);
     if (is_of_another(part.text, facts)) continue;
     if (part.text.ends_with("unquantized weights") && has_plain_weights(facts)) continue;
