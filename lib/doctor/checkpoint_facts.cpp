@@ -58,12 +58,18 @@ void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
   count_scales(folder.stored, facts);
 }
 
-// What the newest servers make of it.
+// What the newest servers make of it, and of what config.json says alone.
 void check_serving(FolderUnderTest& folder, CheckpointFacts& facts) {
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
     folder.served = {served_by(folder, verified_server(kind))};
     check_servers(folder, facts.served[kind]);
   }
+}
+
+void check_declared(CheckpointFacts& facts) {
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
+    if (const std::string error = declaration_error(facts.declaration, kind); !error.empty())
+      facts.served[kind].add("V01", "", str(verified_server(kind)), "to start", error);
 }
 
 size_t n_fused(const StoredScales& stored) {
@@ -89,14 +95,12 @@ void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>&
   if (known) stored = or_nothing([&] { return std::optional(read_stored_scales(checkpoint, known->spec)); });
   if (stored) {
     facts.n_fused = n_fused(*stored);
+    facts.served.clear();
     FolderUnderTest folder = {
         checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp, read_modelslim(checkpoint.folder())};
     check_serving(folder, facts);
     return check_folder(folder, facts);
   }
-  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
-    if (const std::string error = declaration_error(facts.declaration, kind); !error.empty())
-      facts.served[kind].add("V01", "", str(verified_server(kind)), "to start", error);
   const ModelSpec presumed = presumed_spec(checkpoint, latent);
   check_folder({checkpoint, presumed, read_presumed_scales(checkpoint, presumed), {}}, facts);
 }
@@ -150,6 +154,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   take_config(file.config, facts.model);
   take_quantization(file.config, file.folder, found);
   check_scheme(found.declaration, file.folder, found.report);
+  check_declared(found);
   // None of an architecture that the program does not know, or of a config.json that is not complete.
   const auto spec = or_nothing([&] { return std::optional(parse_model(file.config)->spec()); });
   if (spec) {

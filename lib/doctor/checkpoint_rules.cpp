@@ -260,7 +260,7 @@ constexpr CombinationRule kRules[] = {
      kTensors | kKnownServer,
      joined_names_refused},
     {entry_of("V01", Established, "", kExport, "the server's own loading code, run or read", Cause::ScalesRefused, 8),
-     kTensors | kKnownServer, stops_here},
+     kCheckpoint | kKnownServer, stops_here},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads",
       "anything of other attention backends: flashinfer and fa3 multiply by none, and triton divides, too, since "
