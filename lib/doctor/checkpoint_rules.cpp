@@ -302,7 +302,7 @@ constexpr CombinationRule kRules[] = {
      kCheckpoint},
     {entry_of("C29", Established, "", kCalibrate,
               "vllm 0.33.0 torch_utils.py get_kv_cache_quant_algo_string; sglang 0.5.23 kv_cache_dtype.py",
-              Cause::ScalesNotLoaded, 6),
+              Cause::FormatUnsupported, 6),
      kCheckpoint},
     {entry_of("C13", Established,
               "that activation scales were absorbed, or that their quantization should be switched off", "",

@@ -256,14 +256,14 @@ std::string auto_cache_type(const KvDeclaration& d, ServerKind server) {
 
 bool auto_is_fp8(const KvDeclaration& d, ServerKind server) { return auto_cache_type(d, server) == "fp8"; }
 
+// Servers read neither the list of layers nor kv_cache_deployment_supported: they make the cache that the word names.
 std::string unserved_cache(const KvDeclaration& d) {
   const std::string cache = d.is_modelopt() ? modelopt_cache(d) : "";
-  const bool known = cache.empty() || cache == "fp8" || cache == "nvfp4";
-  if (known && !d.has_no_server) return "";
-  const std::string shown = d.algorithm.empty() ? "a cache" : "the cache " + quoted(d.algorithm);
-  return d.source + " declares " + shown +
-         (known ? "" : ", which vLLM 0.33.0 and SGLang 0.5.23 do not know: under auto theirs stays in 16 bits") +
-         (d.has_no_server ? std::string(known ? " and" : "; it") + " says itself that servers do not support it" : "");
+  const std::string itself = d.has_no_server ? "; it says itself that servers do not support it" : "";
+  if (cache.empty() || cache == "fp8" || cache == "nvfp4")
+    return d.has_no_server && d.list ? d.source + " lists the caches of layers, which no server reads" + itself : "";
+  return d.source + " declares " + (d.algorithm.empty() ? "a cache" : "the cache " + quoted(d.algorithm)) +
+         ", which vLLM 0.33.0 and SGLang 0.5.23 do not know: under auto theirs stays in 16 bits" + itself;
 }
 
 std::string passed_over_cache(const KvDeclaration& d) {

@@ -185,7 +185,11 @@ TEST(KvDeclaration, NamesCachesThatNoServerMakes) {
       "theirs stays in 16 bits");
   EXPECT_EQ(
       said(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4", "kv_cache_deployment_supported": false})"),
-      "config.json declares the cache 'NVFP4' and says itself that servers do not support it");
+      "");
+  EXPECT_EQ(said(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8", "kv_cache_deployment_supported": false,
+                     "kv_cache_quantized_layers": {"model.layers.0.self_attn": {"quant_algo": "FP8"}}})"),
+            "config.json lists the caches of layers, which no server reads; it says itself that servers do not support "
+            "it");
 }
 
 TEST(KvDeclaration, OfTheFileBesideIsPassedOverWhereTheConfigHasOne) {
