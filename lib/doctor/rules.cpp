@@ -110,7 +110,8 @@ bool is_refuted(const CombinationRule& rule, const Facts& facts) {
   const bool seen = std::ranges::any_of(facts.lines, [&](const auto& line) {
     return line.first == rule.entry.id || has_word(rule.entry.supersedes, line.first);
   });
-  return !seen && (facts.has_answer || (facts.has_started && (rule.needs & kAtRequest) == 0));
+  const bool answered = facts.has_answer || facts.seen(kExclamationMarks.id);  // an answer that was taken for a log
+  return !seen && (answered || (facts.has_started && (rule.needs & kAtRequest) == 0));
 }
 
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail) {
