@@ -6,6 +6,7 @@
 
 #include "base/letter_case.h"
 #include "base/word_list.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 namespace {
@@ -102,6 +103,7 @@ bool is_of(std::string_view type, std::string_view pattern) {
 /// Of a type the lines that begin alike, of which the first is the closest.
 std::vector<const OnlyOn*> lines_of(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   std::vector<const OnlyOn*> lines;
+  if (is_newer_than_known(server, version)) return lines;
   for (const OnlyOn& o : kOnlyOn) {
     const bool closest = lines.empty() || lines.front()->type == o.type;
     if (o.server == server && closest && is_of(type, o.type) && (!version || o.versions.hold(version)))
@@ -157,9 +159,18 @@ constexpr std::array kBackends = {Backend{"FLASHINFER", "flashinfer"},
 
 }  // namespace
 
+EngineVersion newest_known(Engine server) {
+  const Server newest = verified_server(server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  return {newest.major, newest.minor, newest.patch};
+}
+
+bool is_newer_than_known(Engine server, const std::optional<EngineVersion>& version) {
+  return version && (server == Engine::Vllm || server == Engine::Sglang) && *version > newest_known(server);
+}
+
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   if (server != Engine::Vllm && server != Engine::Sglang) return Trait::Unknown;
-  if (version && *version < oldest_of(server)) return Trait::Unknown;
+  if ((version && *version < oldest_of(server)) || is_newer_than_known(server, version)) return Trait::Unknown;
   Trait any = Trait::No;
   for (const Choice& c : kChoices)
     if (c.server == server && c.type == type && any != Trait::Yes)

@@ -11,8 +11,12 @@
 
 namespace kvcal {
 
+/// The newest version of vLLM or SGLang that was read: of a later one nothing is known.
+EngineVersion newest_known(Engine server);
+bool is_newer_than_known(Engine server, const std::optional<EngineVersion>& version);
+
 /// Whether the server has the type: without a version whether its newest one has. Unknown for other servers than vLLM
-/// and SGLang, and between versions that were looked at.
+/// and SGLang, between versions that were looked at, and after them.
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
 
 /// Whether this version refuses the type later on, although it is a choice of the option.
@@ -26,7 +30,7 @@ struct CachePlace {
 };
 
 /// Why the server has no kernels for a cache of this type there, as "NVIDIA's compute capability 10 alone"; "" where it
-/// may have. Without a version what is so of every version that has the type.
+/// may have, and of a version later than those known. Without a version what is so of every version that has the type.
 std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                            const CachePlace& place);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/word_list.h"
+#include "deployment/cache_choices.h"
 
 namespace kvcal {
 namespace {
@@ -48,6 +49,7 @@ Declares declares(const KvDeclaration& d, Engine server) {
 
 /// Without a version that of the newest releases, as everywhere.
 const Line* line_of(const CacheRequest& r, Declares declared) {
+  if (is_newer_than_known(r.server, r.version)) return nullptr;
   const auto found = std::ranges::find_if(kLines, [&](const Line& line) {
     return line.server == r.server && line.declares == declared && line.versions.hold(r.version);
   });

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/letter_case.h"
-#include "servers/server_support.h"
+#include "deployment/cache_choices.h"
 
 namespace kvcal {
 namespace {
@@ -115,9 +115,7 @@ ScaleUse on_quantized(const ScaleReader& r, const CacheType& cache) {
 
 /// Of vLLM before 0.8.5: on_plain_of_vllm().
 bool is_checked(Engine server, const EngineVersion& version) {
-  const Server newest = verified_server(server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
-  return version <= EngineVersion{newest.major, newest.minor, newest.patch} &&
-         (server == Engine::Vllm || version >= kSglangChecked);
+  return version <= newest_known(server) && (server == Engine::Vllm || version >= kSglangChecked);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/word_list.h"
+#include "deployment/cache_choices.h"
 #include "doctor/checkpoint_facts.h"
 #include "doctor/fact_lines.h"
 #include "doctor/launches.h"
@@ -27,9 +28,15 @@ void add_sign(std::vector<Sign>& signs, Sign sign) {
   same->evidence.insert(same->evidence.end(), sign.evidence.begin(), sign.evidence.end());
 }
 
+/// What it says was read in versions of a server.
+bool depends_on_server(const CombinationRule& rule) {
+  return (rule.needs & (kKnownServer | kVllm | kSglang)) != 0 || !rule.backends.empty();
+}
+
 std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvaluated>& not_evaluated) {
   std::vector<Sign> signs;
   const std::vector<Facts> each_version = with_each_version(facts);
+  const bool is_newer = !facts.installed && is_newer_than_known(facts.server, facts.version);
   for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
   for (const auto rules : rule_tables())
     for (const CombinationRule& rule : rules) {
@@ -43,6 +50,11 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
         return applies(rule, f).all == Trait::Yes && !is_refuted(rule, f) && found_by_rule(rule, f).holds;
       });
       if (!versions.empty()) sign.detail += (sign.detail.empty() ? "in " : "; in ") + versions;
+      if (is_newer && rule.entry.severity != Severity::Note && depends_on_server(rule)) {
+        sign.detail +=
+            (sign.detail.empty() ? "" : "; ") + std::string("known up to ") + str(newest_known(facts.server));
+        sign.is_hint = true;
+      }
       add_sign(signs, {&rule.entry, std::move(sign.detail), std::move(sign.evidence), sign.is_hint, !versions.empty()});
     }
   return signs;

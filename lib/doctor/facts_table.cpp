@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "deployment/cache_choices.h"
 #include "doctor/rules.h"
 #include "doctor/versions.h"
 #include "servers/server_support.h"
@@ -94,7 +95,6 @@ std::string why_none_arrives(const ServerSupport& s) {
   return misuses_rows(s) ? "nothing in config.json has the server make parameters for them" : s.why_not;
 }
 
-// Of the version that was looked at only.
 /// Of a class that loads scales: what becomes of these tensors.
 std::string by_names(const Facts& f) {
   const auto stops = found_by(f, "V01"), dropped = found_by(f, "C16");
@@ -104,18 +104,16 @@ std::string by_names(const Facts& f) {
   return (all ? "no: " : "all but " + std::to_string(dropped.size()) + ": ") + dropped.front()->actual;
 }
 
+// Of the version that was looked at only.
 FactRow delivered(const Facts& f) {
   const std::string name = "loaded by this class";
   const bool served = f.is(Engine::Vllm) || f.is(Engine::Sglang);
   if (!served || !f.checkpoint || f.model.architecture.empty())
     return open(name, "which server it is, and config.json");
   const std::optional<Server> of = server_of_table(f);
-  if (!of) {
-    const Server newest = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
-    const EngineVersion known_of = {newest.major, newest.minor, newest.patch};
-    return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " + str(known_of) +
-                          " it is known");
-  }
+  if (!of)
+    return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " +
+                          str(newest_known(f.server)) + " it is known");
   const std::optional<ServerSupport> s = support_of(f, of->kind);
   if (!s) return open(name, "the server's log: this class is not in the table of servers");
   return known(name, arrives(*s) ? by_names(f) : "no: " + why_none_arrives(*s), s->source);

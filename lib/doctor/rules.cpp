@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/word_list.h"
+#include "deployment/cache_choices.h"
 
 namespace kvcal {
 
@@ -20,7 +21,9 @@ Trait has_backend(const Facts& f, std::string_view words) {
   return backend.empty() ? Trait::Unknown : trait_of(has_word(words, backend));
 }
 
+// Whether a defect without a last version is in those that were not read is not known.
 Trait runs_version(const Facts& f, const EngineVersions& versions) {
+  if (versions.until == EngineVersion{} && is_newer_than_known(f.server, f.version)) return Trait::Unknown;
   return f.version ? trait_of(versions.hold(f.version)) : Trait::Unknown;
 }
 
@@ -91,7 +94,8 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
   for (const Need& need : kNeeds)
     if ((rule.needs & need.bit) != 0) take(need.met(facts), need.what.empty() ? facts.cache.open : need.what);
   if (!rule.backends.empty()) take(has_backend(facts, rule.backends), "the attention backend (the server's log)");
-  if (rule.versions != EngineVersions{}) take(runs_version(facts, rule.versions), "the server's version (--server)");
+  if (rule.versions != EngineVersions{})
+    take(runs_version(facts, rule.versions), "a server's version that was read (--server)");
   return result;
 }
 

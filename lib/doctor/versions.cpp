@@ -9,9 +9,8 @@ std::vector<Facts> with_each_version(const Facts& facts) {
   const bool vllm = facts.is(Engine::Vllm);
   if (facts.version || (!vllm && !facts.is(Engine::Sglang))) return each;
   const std::string asked = cache_request(facts).asked;
-  const Server newest = verified_server(vllm ? ServerKind::Vllm : ServerKind::Sglang);
   EngineVersion version = vllm ? EngineVersion{0, 9, 0} : EngineVersion{0, 5, 8};
-  for (; version <= EngineVersion{newest.major, newest.minor, newest.patch}; ++(vllm ? version.minor : version.patch)) {
+  for (; version <= newest_known(facts.server); ++(vllm ? version.minor : version.patch)) {
     // Not one that lacks the type that was asked for.
     if (!asked.empty() && has_cache_type(facts.server, version, asked) == Trait::No) continue;
     each.push_back(facts);

@@ -130,6 +130,15 @@ TEST(Control, SaysWhatAutoIs) {
   EXPECT_NE(text(request("sglang@0.5.23", fp8), "float16").find("has no --kv-cache-dtype float16"), std::string::npos);
 }
 
+TEST(Choices, AreNotKnownOfAVersionThatWasNotRead) {
+  const EngineVersion later = {0, 99, 0};
+  EXPECT_EQ(has_cache_type(Engine::Vllm, later, "fp8"), Trait::Unknown);
+  EXPECT_EQ(has_cache_type(Engine::Vllm, newest_known(Engine::Vllm), "fp8"), Trait::Yes);
+  EXPECT_EQ(only_backend(Engine::Vllm, later, "fp8_per_token_head"), "");
+  const KvDeclaration nvfp4 = declared(kNvfp4);
+  EXPECT_EQ(cache_type(request("vllm@0.99.0", nvfp4)).quantized, Trait::Unknown);
+}
+
 TEST(Gpus, OfOneNumberAreToldApart) {
   const auto capability = [](const char* name) { return parse_gpu(name) ? parse_gpu(name)->capability : 0; };
   EXPECT_EQ(capability("Quadro RTX 3000"), 75);
