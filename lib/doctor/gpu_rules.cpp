@@ -172,7 +172,12 @@ Found type_not_served(const Facts& f) {
   const CachePlace place = {f.gpu ? &*f.gpu : nullptr, f.model.latent == Trait::Yes, f.model.head_dim};
   const std::string why = why_not_served(f.server, f.version, f.cache.name, place);
   if (why.empty()) return {};
-  Found found = found_in_flags(f, {"kv-cache-dtype"}, f.cache_text() + ": " + why);
+  const EngineVersion newest = newest_known(f.server);
+  std::string detail = f.cache_text() + ": " + why;
+  if (!f.version) detail += ", in every version that has the type";
+  if (f.version && why_not_served(f.server, newest, f.cache.name, place).empty())
+    detail += ", not in " + std::string(name_of(f.server)) + " " + str(newest);
+  Found found = found_in_flags(f, {"kv-cache-dtype"}, std::move(detail));
   return f.gpu ? on_gpu(f, found, found.detail) : found;
 }
 
@@ -208,10 +213,9 @@ Found queries_of_hopper(const Facts& f) {
 constexpr CombinationRule kRules[] = {
     {kNoHopperKernel, kFlags | kGpu | kVllm | kStaticFp8, queries_of_hopper, "FLASHINFER", {{0, 11, 0}, {0, 15, 0}}},
     {{"B23", Fatal, Established,
-      "this version serves no cache of this type on this GPU or for this kind of model: it refuses to start, or the "
-      "first "
-      "request ends it",
-      "", "{fp8}, or {control}; from 0.32 on vLLM serves nvfp4 on compute capability 8, 9, 10 and 12",
+      "no cache of this type is served on this GPU, by this version or for this kind of model: the server refuses to "
+      "start, or the first request ends it",
+      "", "{fp8}, or {control}",
       "vllm 0.20.0 to 0.33.0 v1/attention/backends, config/vllm.py, platforms/rocm.py, sglang 0.5.16 to 0.5.23; vllm "
       "issue 43562",
       Cause::FormatUnsupported, 9, "B08 LG26 LG79"},
