@@ -187,7 +187,8 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
     if (json.is_null()) continue;
     const QuantizationSummary beside = summarize(json, side.method, side.file);
     // config.json goes first, as for the servers; the file beside it fills what that leaves open.
-    if (summary.kv_cache.empty()) summary.kv_cache = beside.kv_cache;
+    if (summary.kv_cache.empty() && !beside.kv_cache.empty())
+      summary.kv_cache = beside.kv_cache + (summary.source.empty() ? "" : " by " + beside.source);
     if (!summary.weights_quantized && beside.weights_quantized) {
       const std::string kv_cache = summary.kv_cache;
       summary = beside;

@@ -53,7 +53,7 @@ TEST(Quantization, FromFilesBesideConfig) {
                    "group_size": 16, "exclude_modules": ["lm_head"]}})");
   EXPECT_EQ(describe("{}", folder), "modelopt (NVFP4, groups of 16), KV cache FP8; says hf_quant_config.json");
   EXPECT_EQ(describe(R"({"quantization_config": {"quant_method": "fp8"}})", folder),
-            "fp8, KV cache FP8; says config.json")
+            "fp8, KV cache FP8 by hf_quant_config.json; says config.json")
       << "config.json decides, the other file adds";
   folder.write("hf_quant_config.json", "{");
   expect_contains(message_of([&] { describe("{}", folder); }), "hf_quant_config.json': not valid JSON");
