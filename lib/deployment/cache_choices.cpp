@@ -100,15 +100,15 @@ bool is_of(std::string_view type, std::string_view pattern) {
   return pattern.starts_with("*") ? type.ends_with(pattern.substr(1)) : type.starts_with(pattern);
 }
 
-/// Of a type the lines that begin alike, of which the first is the closest.
+/// The lines of the closest pattern, the first that fits, that hold in the version: other versions of it say nothing.
 std::vector<const OnlyOn*> lines_of(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
   std::vector<const OnlyOn*> lines;
   if (is_newer_than_known(server, version)) return lines;
-  for (const OnlyOn& o : kOnlyOn) {
-    const bool closest = lines.empty() || lines.front()->type == o.type;
-    if (o.server == server && closest && is_of(type, o.type) && (!version || o.versions.hold(version)))
-      lines.push_back(&o);
-  }
+  const auto closest =
+      std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) { return o.server == server && is_of(type, o.type); });
+  if (closest == kOnlyOn.end()) return lines;
+  for (const OnlyOn& o : kOnlyOn)
+    if (o.server == server && o.type == closest->type && (!version || o.versions.hold(version))) lines.push_back(&o);
   return lines;
 }
 

@@ -94,6 +94,24 @@ TEST(Choices, AreThoseOfTheVersion) {
   EXPECT_EQ(has("llama.cpp", "q8_0"), Trait::Unknown);
 }
 
+// Where no line is of a version, those of another type that begins alike say nothing of it.
+TEST(Choices, WhatATypeIsServedOnIsNotSaidOfALongerName) {
+  const std::optional<Gpu> b200 = parse_gpu("B200"), h100 = parse_gpu("H100");
+  ASSERT_TRUE(b200 && h100);
+  const CachePlace latent = {&*b200, true, 576}, plain = {&*b200, false, 128}, hopper = {&*h100, true, 576};
+  for (const char* server : {"vllm@0.30.0", "vllm@0.31.0", "vllm@0.32.0", "vllm@0.33.0", "vllm"}) {
+    const NamedEngine named = parse_engine(server);
+    EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4_ds_mla", latent), "") << server;
+    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_ds_mla"), "") << server;
+    EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4", latent), "no MLA") << server;
+    EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4_4over6", plain), "") << server;
+    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_4over6"), "FLASHINFER") << server;
+  }
+  EXPECT_EQ(why_not_served(Engine::Vllm, EngineVersion{0, 31, 0}, "nvfp4_ds_mla", hopper), "");
+  EXPECT_EQ(why_not_served(Engine::Vllm, EngineVersion{0, 32, 0}, "nvfp4_ds_mla", hopper),
+            "compute capability 10 alone");
+}
+
 TEST(Choices, SpellTheBackendAsTheVersionDoes) {
   const auto option = [](const char* server, const std::string& name) {
     const NamedEngine named = parse_engine(server);
