@@ -149,7 +149,9 @@ void take_widths(const ModelSpec& spec, ModelTraits& model) {
 
 void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   const ConfigFile file = read_config(path);
-  CheckpointFacts& found = facts.checkpoint.emplace();
+  const auto shared = std::make_shared<CheckpointFacts>();
+  facts.checkpoint = shared;
+  CheckpointFacts& found = *shared;
   found.path = path.string();
   take_config(file.config, facts.model);
   take_quantization(file.config, file.folder, found);

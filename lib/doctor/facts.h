@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -129,7 +130,7 @@ struct Facts {
   ServedState state;                       // of recurrent layers; of resolve()
   ModelTraits model;
   std::string model_path;
-  std::optional<CheckpointFacts> checkpoint;
+  std::shared_ptr<const CheckpointFacts> checkpoint;  // null: none; copies of the facts share it, which may be large
   std::string checkpoint_fingerprint, checkpoint_config_sha256;  // only when a scale file is there to compare
   std::optional<ScaleFacts> scales;
   std::map<std::string_view, Sign> lines;  // log lines of the catalog, by id

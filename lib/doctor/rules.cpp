@@ -39,7 +39,7 @@ constexpr std::array kNeeds = {
          "the file that the command's --config names"},
     Need{kLog, [](const Facts& f) { return given(f.has_log); }, "a log"},
     Need{kModel, [](const Facts& f) { return given(f.model.hybrid != Trait::Unknown); }, "a model that is known"},
-    Need{kCheckpoint, [](const Facts& f) { return given(f.checkpoint.has_value()); }, "config.json"},
+    Need{kCheckpoint, [](const Facts& f) { return given(f.checkpoint != nullptr); }, "config.json"},
     Need{kTensors, [](const Facts& f) { return given(f.checkpoint && f.checkpoint->has_tensors); },
          "a folder with weights"},
     Need{kScales, [](const Facts& f) { return given(f.scales.has_value()); }, "a scale file"},

@@ -34,7 +34,9 @@ Facts facts_of(std::string_view architecture, ServerKind server) {
   Facts facts;
   facts.server = server == ServerKind::Vllm ? Engine::Vllm : Engine::Sglang;
   facts.model.architecture = architecture;
-  facts.checkpoint.emplace().path = "model";
+  CheckpointFacts checkpoint;
+  checkpoint.path = "model";
+  facts.checkpoint = std::make_shared<const CheckpointFacts>(std::move(checkpoint));
   facts.flags.emplace("kv-cache-dtype", Flag{server == ServerKind::Vllm ? "fp8" : "fp8_e4m3", {}});
   resolve(facts);
   return facts;

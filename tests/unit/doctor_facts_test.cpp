@@ -9,7 +9,9 @@
 
 #include "deployment/cache_type.h"
 #include "doctor/facts_table.h"
+#include "doctor/versions.h"
 #include "doctor_fixture.h"
+#include "harness/cost.h"
 
 namespace kvcal {
 namespace {
@@ -219,6 +221,20 @@ TEST(DoctorFacts, TheUseOfScalesIsThatOfTheServersOwnCode) {
   EXPECT_EQ(answers.applied, 128u);
   EXPECT_EQ(answers.none_loaded, 90u);
   EXPECT_EQ(answers.use_known, 374u);
+}
+
+// A checkpoint of many layers may give as many findings.
+TEST(DoctorFacts, EachVersionSharesWhatTheCheckpointSays) {
+  CheckpointFacts checkpoint;
+  for (int layer = 0; layer < 20000; ++layer)
+    checkpoint.report.add("V03", "layers[" + std::to_string(layer) + "].key.scale", "stands for no layer with a cache");
+  Facts facts;
+  facts.server = Engine::Vllm;
+  facts.checkpoint = std::make_shared<const CheckpointFacts>(std::move(checkpoint));
+  ASSERT_GT(with_each_version(facts).size(), 20u);
+  const Cost cost = cost_of([&] { with_each_version(facts); });
+  EXPECT_TRUE(cost.ended);
+  EXPECT_LT(cost.kilobytes, 8 << 10);
 }
 
 }  // namespace
