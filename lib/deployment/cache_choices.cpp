@@ -169,7 +169,8 @@ bool is_newer_than_known(Engine server, const std::optional<EngineVersion>& vers
 }
 
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
-  if (server != Engine::Vllm && server != Engine::Sglang) return Trait::Unknown;
+  const bool of_shell = type.find('$') != type.npos;  // a variable that is not known
+  if (of_shell || (server != Engine::Vllm && server != Engine::Sglang)) return Trait::Unknown;
   if ((version && *version < oldest_of(server)) || is_newer_than_known(server, version)) return Trait::Unknown;
   Trait any = Trait::No;
   for (const Choice& c : kChoices)

@@ -100,6 +100,7 @@ CacheType left_to_server(const CacheRequest& r) {
 }
 
 CacheType asked_for(const CacheRequest& r) {
+  if (r.asked.find('$') != r.asked.npos) return not_known("what " + r.asked + " stands for, or the server's log");
   if (r.asked.empty() || r.asked == "auto") return left_to_server(r);
   return is_quantized_type(r.asked) ? known(r.asked, "option") : plain_option(r);
 }

@@ -88,8 +88,9 @@ Found e5m2_with_outliers(const Facts& f) {
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-/// Of an installed server by its own list.
+/// Of an installed server by its own list. A variable of a shell may be any type.
 bool lacks_type(const Facts& f, const std::string& type) {
+  if (type.find('$') != type.npos) return false;
   const Trait listed = f.installed ? is_listed(f.installed->cache_types, type) : Trait::Unknown;
   if (listed == Trait::Yes) return refuses_choice(f.server, f.version, type);
   return listed == Trait::No || has_cache_type(f.server, f.version, type) == Trait::No;
@@ -122,8 +123,8 @@ Found half_written_out(const Facts& f) {
 
 Found sparse_type(const Facts& f) {
   const std::string type = cache_request(f).asked;
-  const bool refused =
-      f.model.sparse == Trait::Yes && !type.empty() && type != "fp8_e4m3" && f.before({0, 5, 8}) != Trait::Yes;
+  const bool other = !type.empty() && type != "fp8_e4m3" && type.find('$') == type.npos;
+  const bool refused = f.model.sparse == Trait::Yes && other && f.before({0, 5, 8}) != Trait::Yes;
   return refused ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 

@@ -30,6 +30,22 @@ std::string cache_of(const std::string& command) {
   return fact(doctor.diagnose(), "cache");
 }
 
+// A shell puts it there: it may be any type, and is left to no server.
+TEST(DoctorFacts, AVariableIsNoTypeOfCache) {
+  for (const char* variable : {"$KV", "${KV}", "fp8_$KIND"})
+    for (const char* server : {"vllm@0.33.0", "vllm", "sglang@0.5.23", "sglang"}) {
+      Doctor doctor;
+      doctor.add_server(parse_engine(server));
+      doctor.add_command("command", (std::string(server).starts_with("vllm") ? "vllm serve X --kv-cache-dtype '"
+                                                                             : "sglang serve X --kv-cache-dtype '") +
+                                        std::string(variable) + "'");
+      const Diagnosis d = doctor.diagnose();
+      EXPECT_EQ(fact(d, "cache"), "") << server;
+      EXPECT_EQ(d.facts.cache.quantized, Trait::Unknown) << server;
+      EXPECT_TRUE(d.findings.empty()) << diagnosis_text(d).text();
+    }
+}
+
 TEST(DoctorFacts, TheCacheOfLlamaCpp) {
   EXPECT_EQ(cache_of("llama-server -m m.gguf -ctk q8_0 -ctv q8_0"), "q8_0 (quantized)");
   EXPECT_EQ(cache_of("llama-server -m m.gguf -ctk f16 -ctv q8_0"), "f16/q8_0 for keys/values (quantized)");
