@@ -12,7 +12,7 @@ namespace {
 std::string lacking(const PackRequest& request, const WrittenPack& written) {
   std::string text;
   std::error_code ignored;
-  if (!written.has_evaluation && !std::filesystem::is_regular_file(scale_file_of(request.scales), ignored)) {
+  if (!written.has_evaluation && !std::filesystem::is_regular_file(request.scales, ignored)) {
     text = "evaluation and page: --include an evaluation.json of these scales";
   } else if (!written.has_evaluation) {
     const std::string beside = (request.scales.parent_path() / kPackEvaluation).string();
@@ -32,6 +32,7 @@ std::string lacking(const PackRequest& request, const WrittenPack& written) {
 Exit export_pack(PackRequest request) {
   const std::string version = std::string("kvcal ") + build_info().version;
   request.tool_version = version;
+  request.scales = scale_file_of(request.scales);  // of another pack: its evaluation lies beside it
   request.page = [&](const std::string& scales, const std::string& evaluation) {
     return evidence_page(scales, evaluation, version);
   };

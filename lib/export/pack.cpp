@@ -168,8 +168,7 @@ std::string name_of(const Pack& pack) {
 
 }  // namespace
 
-WrittenPack write_pack(PackRequest request) {
-  request.scales = scale_file_of(request.scales);
+WrittenPack write_pack(const PackRequest& request) {
   std::error_code ignored;
   if (fs::equivalent(request.scales.parent_path(), request.out, ignored))
     fail(quoted(request.scales.string()) + " lies in " + quoted(request.out.string()) +

@@ -53,7 +53,7 @@ struct Pack {
 /// Throws Error, and writes nothing, for scales of another model, for a recipe or an included evaluation of other ones,
 /// for two files of one name, and for a folder there that is no pack, holds the model, or has a file that is not of the
 /// pack.
-WrittenPack write_pack(PackRequest request);
+WrittenPack write_pack(const PackRequest& request);
 
 bool is_pack(const std::filesystem::path& folder);
 

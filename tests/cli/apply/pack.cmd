@@ -44,6 +44,7 @@ kvcal validate taken --model "$model" | tail -1
 kvcal apply taken "$model" -o plain >text && kvcal export s.json --model "$model" -o plainly >text && diff -r plain plainly && echo the same bytes
 cp bad.json beside/bad.json && kvcal export beside/bad.json --model "$model" --to pack --include run.kvstats -o other | sed '/^$/,$d'
 ls other
+kvcal export other --model "$model" --to pack -o again | sed -n 2p
 kvcal export bad.json --model "$model" --to pack --include beside/evaluation.json -o no || echo exit $?
 # A page that somebody edited, one of other files, and a publisher's own.
 sums() { (cd "$1" && sha256sum *.html *.json >SHA256SUMS); }
