@@ -46,7 +46,8 @@ std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvalua
       if (rule_applies.all != Trait::Yes || is_refuted(rule, facts)) continue;
       Found sign = found_by_rule(rule, facts);
       if (!sign.holds) continue;
-      const std::string versions = versions_where(each_version, [&](const Facts& f) {
+      const std::string versions = versions_where(each_version, [&](size_t i) {
+        const Facts& f = each_version[i];
         return applies(rule, f).all == Trait::Yes && !is_refuted(rule, f) && found_by_rule(rule, f).holds;
       });
       if (!versions.empty()) sign.detail += (sign.detail.empty() ? "in " : "; in ") + versions;

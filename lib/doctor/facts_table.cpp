@@ -196,9 +196,11 @@ std::vector<FactRow> rows_of(const Facts& f) {
 std::vector<FactRow> fact_rows(const Facts& f) {
   std::vector<FactRow> rows = rows_of(f);
   const std::vector<Facts> each_version = with_each_version(f);
+  std::vector<std::vector<FactRow>> rows_by_version;
+  for (const Facts& other : each_version) rows_by_version.push_back(rows_of(other));
   for (size_t i = 1; i < rows.size(); ++i) {  // the first is the server
     const std::string versions =
-        versions_where(each_version, [&](const Facts& other) { return rows_of(other)[i].value == rows[i].value; });
+        versions_where(each_version, [&](size_t v) { return rows_by_version[v][i].value == rows[i].value; });
     if (!versions.empty() && !rows[i].value.empty()) rows[i].from += "; in " + versions;
   }
   return rows;

@@ -20,10 +20,10 @@ std::vector<Facts> with_each_version(const Facts& facts) {
   return each;
 }
 
-std::string versions_where(const std::vector<Facts>& each, const std::function<bool(const Facts&)>& holds) {
+std::string versions_where(const std::vector<Facts>& each, const std::function<bool(size_t)>& holds) {
   std::vector<size_t> found;
   for (size_t i = 0; i < each.size(); ++i)
-    if (holds(each[i])) found.push_back(i);
+    if (holds(i)) found.push_back(i);
   if (found.empty() || found.size() == each.size()) return "";
   const std::string name = std::string(name_of(each[0].server)) + " ";
   const auto version = [&](size_t i) { return str(*each[i].version); };

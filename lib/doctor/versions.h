@@ -13,7 +13,7 @@ namespace kvcal {
 /// known, and of servers other than vLLM and SGLang.
 std::vector<Facts> with_each_version(const Facts& facts);
 
-/// "vLLM 0.15.0 or later" of these facts; "" where it holds with all versions, or with none.
-std::string versions_where(const std::vector<Facts>& each, const std::function<bool(const Facts&)>& holds);
+/// "vLLM 0.15.0 or later" of these facts, by their index; "" where it holds with all versions, or with none.
+std::string versions_where(const std::vector<Facts>& each, const std::function<bool(size_t)>& holds);
 
 }  // namespace kvcal
