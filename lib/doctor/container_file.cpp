@@ -20,11 +20,6 @@ struct Setting {
 
 enum class Format : uint8_t { Dockerfile, Unit };
 
-std::string_view without_margins(std::string_view text) {
-  const size_t from = std::min(text.find_first_not_of(" \t\r"), text.size());
-  return text.substr(from, text.find_last_not_of(" \t\r") + 1 - from);
-}
-
 std::string_view take_line(std::string_view& text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -61,8 +56,7 @@ std::string_view behind_bodies(std::string_view value, std::string_view text) {
 
 Setting setting_of(std::string_view line, Format format) {
   const size_t cut = std::min(line.find_first_of(format == Format::Unit ? "=" : " \t"), line.size());
-  return {std::string(without_margins(line.substr(0, cut))),
-          std::string(without_margins(line.substr(std::min(cut + 1, line.size()))))};
+  return {std::string(trimmed(line.substr(0, cut))), std::string(trimmed(line.substr(std::min(cut + 1, line.size()))))};
 }
 
 /// Lines with their continuations, without comments. In a Dockerfile empty lines do not end a continued one; in a unit
@@ -72,14 +66,14 @@ std::vector<Setting> settings_of(std::string_view text, Format format) {
   std::string line;
   bool continued = false;
   while (!text.empty()) {
-    const std::string_view part = take_line(text), inner = without_margins(part);
+    const std::string_view part = take_line(text), inner = trimmed(part);
     if (inner.starts_with("#") || (format == Format::Unit && inner.starts_with(";"))) continue;
     if (continued && inner.empty() && format == Format::Dockerfile) continue;
     continued = inner.ends_with("\\");
     const size_t end = continued ? part.rfind('\\') : part.size();
     line += std::string(part.substr(0, end)) + (continued && format == Format::Unit ? " " : "");
     if (continued && !text.empty()) continue;
-    if (const std::string_view whole = without_margins(line); !whole.empty()) all.push_back(setting_of(whole, format));
+    if (const std::string_view whole = trimmed(line); !whole.empty()) all.push_back(setting_of(whole, format));
     line.clear();
     const std::string instruction = all.empty() ? "" : upper_case(all.back().name);
     if (format == Format::Dockerfile && (instruction == "RUN" || instruction == "COPY" || instruction == "ADD"))

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "doctor/launch_names.h"
+#include "doctor/shell_words.h"
 
 namespace kvcal {
 namespace {
@@ -57,12 +58,6 @@ size_t end_of_argument(std::string_view text, size_t at) {
     }
   }
   return text.size();
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t from = text.find_first_not_of(kSpace);
-  return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(kSpace) + 1 - from);
 }
 
 /// Of a string its text; of a number or a collection what is written. Nothing for a variable, None and False.

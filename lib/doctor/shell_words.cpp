@@ -68,6 +68,12 @@ std::vector<std::string> read_words(std::string_view text, LineEnd line_end) {
   return words;
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t from = text.find_first_not_of(kSpace);
+  return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(kSpace) + 1 - from);
+}
+
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return is_letter_or_digit(c) || std::string_view("-_./:=,@%+").find(c) != std::string_view::npos;

@@ -14,6 +14,9 @@ enum class LineEnd : uint8_t { EndsCommand, IsSpace };
 /// The words up to the end of the command: its line, or ; | & # and the like. At most 4,096.
 std::vector<std::string> read_words(std::string_view text, LineEnd line_end = LineEnd::EndsCommand);
 
+/// Without blanks and line ends in front and behind.
+std::string_view trimmed(std::string_view text);
+
 /// The word again, in quotes where a shell needs them; and several.
 std::string shell_quoted(const std::string& word);
 std::string shell_quoted(const std::vector<std::string>& words);
