@@ -6,7 +6,6 @@
 
 #include "base/letter_case.h"
 #include "base/word_list.h"
-#include "servers/server_support.h"
 
 namespace kvcal {
 namespace {
@@ -159,8 +158,10 @@ constexpr std::array kBackends = {Backend{"FLASHINFER", "flashinfer"},
 
 }  // namespace
 
+ServerKind kind_in_tables(Engine server) { return server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm; }
+
 EngineVersion newest_known(Engine server) {
-  const Server newest = verified_server(server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  const Server newest = verified_server(kind_in_tables(server));
   return {newest.major, newest.minor, newest.patch};
 }
 

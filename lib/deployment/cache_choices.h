@@ -8,8 +8,12 @@
 #include "deployment/engine.h"
 #include "deployment/trait.h"
 #include "servers/gpu.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
+
+/// Of SGLang its own, else vLLM's: what tables of both take.
+ServerKind kind_in_tables(Engine server);
 
 /// The newest version of vLLM or SGLang that was read: of a later one nothing is known.
 EngineVersion newest_known(Engine server);
@@ -29,7 +33,7 @@ struct CachePlace {
   int64_t head_dim = 0;      // 0: not known
 };
 
-/// Why the server has no kernels for a cache of this type there, as "NVIDIA's compute capability 10 alone"; "" where it
+/// Why the server has no kernels for a cache of this type there, as "compute capability 10 alone"; "" where it
 /// may have, and of a version later than those known. Without a version what is so of every version that has the type.
 std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                            const CachePlace& place);

@@ -40,7 +40,7 @@ constexpr std::array kLines = {
 
 // By what the newest version makes of it; older ones differ in the lines above alone.
 Declares declares(const KvDeclaration& d, Engine server) {
-  const std::string type = auto_cache_type(d, server == Engine::Sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  const std::string type = auto_cache_type(d, kind_in_tables(server));
   if (type.empty()) return Declares::Nothing;
   if (d.is_compressed_tensors()) return Declares::CompressedTensors;
   if (!d.is_modelopt()) return Declares::Fp8;

@@ -81,7 +81,7 @@ ScaleUse on_quantized_of_vllm(const ScaleReader& r) {
 /// Whether the checkpoint's quantization has the server look for scales at all.
 bool makes_parameters(const ScaleReader& r) {
   const bool sglang = r.server == Engine::Sglang;
-  const KvCarrier carrier = carrier_of(*r.declared, sglang ? ServerKind::Sglang : ServerKind::Vllm);
+  const KvCarrier carrier = carrier_of(*r.declared, kind_in_tables(r.server));
   const bool per_head = carrier == KvCarrier::PerHead && sglang;  // it takes one of a layer
   const bool dropped =
       sglang && r.declared->is_compressed_tensors() && r.version && *r.version < EngineVersion{0, 5, 19};

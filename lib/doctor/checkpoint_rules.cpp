@@ -4,6 +4,7 @@
 
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
+#include "deployment/cache_choices.h"
 #include "doctor/rules.h"
 #include "servers/server_support.h"
 
@@ -61,8 +62,7 @@ Found nowhere_to_load(const Facts& f) {
   if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
   if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Trait::Yes)) return {};
   if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
-  const std::optional<ServerSupport> support =
-      support_of(f, f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+  const std::optional<ServerSupport> support = support_of(f, kind_in_tables(f.server));
   const bool here = support && !support->loads && support->served;
   return here ? in_checkpoint(f, f.model.architecture + ": " + support->why_not) : Found{};
 }
@@ -135,18 +135,15 @@ Found folded(const Facts& f) {
              : count(fold->n_left, "site") + (fold->n_left == 1 ? " still needs" : " still need") + " a scale file");
 }
 
-// Of the version that was looked at.
-Found stops_here(const Facts& f) {
-  const auto stops = found_by(f, "V01");
-  const bool here = !stops.empty() && !uses_plugin(f);
-  return here ? in_checkpoint(f, stops.front()->what + ": " + stops.front()->actual) : Found{};
+/// What the version that was looked at does to the checkpoint, unless a plug-in brings the scales.
+Found first_without_plugin(const Facts& f, std::string_view rule, std::string Finding::*of) {
+  const auto all = found_by(f, rule);
+  const bool here = !all.empty() && !uses_plugin(f);
+  return here ? in_checkpoint(f, all.front()->*of + ": " + all.front()->actual) : Found{};
 }
 
-Found name_not_taken(const Facts& f) {
-  const auto names = found_by(f, "C16");
-  const bool here = !names.empty() && !uses_plugin(f);
-  return here ? in_checkpoint(f, names.front()->path + ": " + names.front()->actual) : Found{};
-}
+Found stops_here(const Facts& f) { return first_without_plugin(f, "V01", &Finding::what); }
+Found name_not_taken(const Facts& f) { return first_without_plugin(f, "C16", &Finding::path); }
 
 /// Scales that are there, and that a class drops while it serves a quantized cache.
 Found dropped(const Facts& f, size_t n, std::string_view what) {

@@ -5,6 +5,7 @@
 
 #include "base/letter_case.h"
 #include "base/or_nothing.h"
+#include "deployment/cache_choices.h"
 #include "deployment/control.h"
 #include "servers/without_export.h"
 
@@ -201,7 +202,7 @@ bool none_arrives(const Facts& f) {
 
 /// The newest version of the class takes none of the names that the checkpoint's scales have.
 bool takes_no_name(const Facts& f) {
-  const auto served = f.checkpoint->served.find(f.is(Engine::Sglang) ? ServerKind::Sglang : ServerKind::Vllm);
+  const auto served = f.checkpoint->served.find(kind_in_tables(f.server));
   if (served == f.checkpoint->served.end() || uses_plugin(f)) return false;
   const auto n =
       std::ranges::count_if(served->second.findings, [](const Finding& found) { return found.rule == "C16"; });
@@ -228,7 +229,7 @@ ScaleUse scale_use_with(const Facts& f, const CacheType& cache) {
 
 std::optional<Server> server_of_table(const Facts& f) {
   if ((!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) || has_platform_of_its_own(f)) return std::nullopt;
-  const Server of = verified_server(f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang);
+  const Server of = verified_server(kind_in_tables(f.server));
   const bool other = f.version && *f.version != EngineVersion{of.major, of.minor, of.patch};
   return other ? std::nullopt : std::optional(of);
 }
