@@ -20,7 +20,7 @@ constexpr uint64_t kNoLimit = uint64_t{1} << 50;
 double operations_per_token(const ModelSpec& spec) {
   double operations = 0;
   for (const LayerSpec& layer : spec.layers)
-    if (layer.index <= spec.last_cache_layer())
+    if (layer.index <= spec.last_counted_layer())
       operations += 2.0 * static_cast<double>(layer.parameters) *
                     (layer.expert_share < 1 ? std::min(1.0, 2 * layer.expert_share) : 1.0);
   return operations;

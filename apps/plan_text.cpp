@@ -11,8 +11,8 @@ Lines plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelS
   return Lines("plan: " + counted(static_cast<int64_t>(sequences.prompts.size()), "prompt") + ", " +
                (measured < sequences.n_sequences ? grouped(measured) + " of " : "") +
                counted(sequences.n_sequences, "sequence") + ", " + counted(sequences.n_tokens(), "token") +
-               " through " + std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
-               " layers in batches of " + grouped(m.chunk_tokens)) +
+               " through " + std::to_string(spec.last_counted_layer() + 1) + " of " +
+               std::to_string(spec.layers.size()) + " layers in batches of " + grouped(m.chunk_tokens)) +
          Lines("plan: " + bytes_text(m.total()) + " of " + (m.on_device && !m.one_memory ? "the device's " : "") +
                "memory (weights " + bytes_text(m.weights) +
                (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " +

@@ -73,7 +73,7 @@ Json to_json(const Statistics& s) {
     layers.push_back(std::move(layer));
   }
   return {{"format", kStatisticsFormat},
-          {"version", kStatisticsVersion},
+          {"version", version_of(s)},
           {"model", json_or_null(s.run.model)},
           {"calibration", json_or_null(s.run.calibration)},
           {"sanity", json_or_null(s.run.sanity)},
@@ -126,6 +126,7 @@ void print_text(const Statistics& s) {
       add_rows(table, c.layout.layer, "row", std::span(&row, 1), s.run);
     }
   }
+  for (const StateStatistics& state : s.states) add_rows(table, state.layout.layer, "state", state.counts.heads, s.run);
   write_result(table.text());
   write_result(evidence_tables(s));
 }

@@ -96,6 +96,7 @@ void KeptLayers::save(int layers_done, std::span<const Tensor> rows) {
 void KeptLayers::observe(Observer& observer, RunRecord) {
   Statistics earlier = std::exchange(statistics_, {});
   std::erase_if(earlier.caches, [&](const CacheStatistics& c) { return c.layout.layer >= layers_done_; });
+  std::erase_if(earlier.states, [&](const StateStatistics& s) { return s.layout.layer >= layers_done_; });
   if (layers_done_ > 0) observer.restore(std::move(earlier));
 }
 

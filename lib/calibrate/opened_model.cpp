@@ -31,7 +31,7 @@ void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) c
     after.patterns.push_back(weights.prefix.model + norm + ".*");
     if (!spec().merging_module.empty()) after.patterns.push_back(weights.prefix.model + spec().merging_module + ".*");
     if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
-    for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
+    for (int i = spec().last_counted_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
       after.patterns.push_back(weights.prefix.model + spec().names_of(i) + "*");
     rules.add(std::move(after));
   }

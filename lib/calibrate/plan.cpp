@@ -12,7 +12,7 @@ namespace {
 void check_needed_weights(OpenedModel& model, bool logits) {
   const ModelSpec& spec = model.spec();
   check_weights(*model.model, model.weights,
-                logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1, logits);
+                logits ? static_cast<int>(spec.layers.size()) : spec.last_counted_layer() + 1, logits);
 }
 
 /// Measured tokens, and rows of sampled attention, of the device that has most.
@@ -36,6 +36,7 @@ MemoryOptions memory_options(const ModelSpec& spec, const CalibrationPlan& plan,
   memory.budget = options.memory;
   memory.chunk_tokens = options.chunk_tokens;
   memory.precision = options.precision;
+  memory.keeps_states = !state_layouts(spec).empty();
   memory.device = plan.devices.memory();
   const LargestShare share = largest_share(plan, options);
   memory.n_devices = static_cast<int64_t>(plan.devices.size());

@@ -142,7 +142,7 @@ Statistics Sweeper::run(const SequencePlan& sequences, const SweepPart& part, Sa
   for (const Share& s : shares) rows += tokens_of(s.warmup) + tokens_of(s.measured) + tokens_of(s.sanity);
   tokens_run_ += rows;
   int64_t done = store ? rows * store->rows().layers_done() : 0;
-  listener_.sweep_begins({groups_of(sequences, part), rows * (model_.spec().last_cache_layer() + 1), done});
+  listener_.sweep_begins({groups_of(sequences, part), rows * (model_.spec().last_counted_layer() + 1), done});
   const HearStep hear = [&](const RunStep& step) { listener_.step(step, done += step.tokens); };
   const Swept swept = {sequences, part.last_pass, sanity, store};
   Statistics statistics =

@@ -157,7 +157,7 @@ MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
   memory.device = on.op.device_memory();
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
   memory.block = options.keep_recent;
-  memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state.rounds(); });
+  memory.keeps_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state.rounds(); });
   const ModelSpec spec = with_variants(on.model.spec(), variants);
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
                      [&] { return plan_memory(spec, on.model.weights, side_by_side, memory); });

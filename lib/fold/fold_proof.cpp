@@ -94,7 +94,7 @@ std::vector<Seen> run(const OpenedModel& model, Ops& op, const SequencePlan& pla
 }
 
 int64_t layers_run(const OpenedModel& model) {
-  return model.has_head() ? std::ssize(model.spec().layers) : model.spec().last_cache_layer() + 1;
+  return model.has_head() ? std::ssize(model.spec().layers) : model.spec().last_counted_layer() + 1;
 }
 
 /// Of every channel of a cached row: powers of two by cache and site. A latent row has those of both its parts.

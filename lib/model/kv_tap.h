@@ -60,6 +60,9 @@ class KvTap {
   /// After query, key and value (or latent) of a batch, and once for each layer that reads the cache.
   virtual void attention(Ops&, int, const TappedAttention&, const Batch&) {}
 
+  /// Who counts recurrent states; null: nobody does.
+  virtual StateCounter* state_counter() { return nullptr; }
+
   /// After the last batch of a layer. An observer checks here that it saw every token of every site exactly once.
   virtual void layer_done(int layer) = 0;
 };

@@ -50,8 +50,11 @@ template <class State>
 std::vector<State*> LayerStates::recurrent_states(const Batch& batch, State LayerState::*state) {
   std::vector<State*> states;
   for (const SequenceSpan& s : batch.sequences) {
-    states.push_back(s.whole && !stored_.rounds() ? nullptr : &(own(s.sequence).*state));
-    if (states.back()) states.back()->stored = stored_;
+    const bool kept = !s.whole || recurrent_.stored.rounds() || recurrent_.counter;
+    states.push_back(kept ? &(own(s.sequence).*state) : nullptr);
+    if (!kept) continue;
+    states.back()->stored = recurrent_.stored;
+    states.back()->counted = {recurrent_.counter, recurrent_.layer, s.sequence, s.sequence_tokens};
   }
   return states;
 }
@@ -77,9 +80,10 @@ LayerStates& RunStates::begin(int layer) {
   if (l.shares_cache >= 0) earlier.owner = &layers_.at(spec_.caches[static_cast<size_t>(l.shares_cache)].layer);
   if (l.picker >= 0) earlier.picker = &layers_.at(l.picker);
   const auto rows = shared ? LayerStates::Rows::Shared : LayerStates::Rows::OfCutSequences;
-  StateFormat stored = stored_;
-  if (stored.rounds()) stored.layer = layer;
-  return layers_.emplace(layer, LayerStates(rows, earlier, stored, spec_.last_taking_choices(layer) > layer))
+  RecurrentUse recurrent = recurrent_;
+  recurrent.layer = layer;
+  if (recurrent.stored.rounds()) recurrent.stored.layer = layer;
+  return layers_.emplace(layer, LayerStates(rows, earlier, recurrent, spec_.last_taking_choices(layer) > layer))
       .first->second;
 }
 

@@ -28,6 +28,13 @@ struct EarlierStates {
   const LayerStates *owner = nullptr, *picker = nullptr;
 };
 
+/// What becomes of recurrent states beside being read.
+struct RecurrentUse {
+  StateFormat stored{};             // how they are
+  StateCounter* counter = nullptr;  // who counts them; null: nobody
+  int layer = 0;                    // whose they are, to the counter
+};
+
 /// The states of one layer, by sequence. Lives outside the per-batch arena; one object per layer, so that nothing can
 /// flow from one layer, pass or warm-up into another, but for the rows of a cache that a later layer shares, and the
 /// choice of keys that it takes.
@@ -36,10 +43,11 @@ class LayerStates {
   /// Shared: rows of all sequences are kept, also of whole and finished ones.
   enum class Rows : uint8_t { OfCutSequences, Shared };
 
-  /// `earlier` must outlive these. `stored`: how recurrent states are. `keeps_choices`: later layers take them.
+  /// `earlier` must outlive these. `recurrent`: how recurrent states are stored. `keeps_choices`: later layers take
+  /// them.
   explicit LayerStates(Rows rows = Rows::OfCutSequences, const EarlierStates& earlier = {},
-                       const StateFormat& stored = {}, bool keeps_choices = false)
-      : rows_(rows), earlier_(earlier), stored_(stored), keeps_choices_(keeps_choices) {}
+                       const RecurrentUse& recurrent = {}, bool keeps_choices = false)
+      : rows_(rows), earlier_(earlier), recurrent_(recurrent), keeps_choices_(keeps_choices) {}
 
   /// The state of a sequence, fresh at its first use.
   LayerState& own(int64_t sequence) { return states_[sequence]; }
@@ -71,7 +79,7 @@ class LayerStates {
 
   Rows rows_;
   EarlierStates earlier_;
-  StateFormat stored_;
+  RecurrentUse recurrent_;
   bool keeps_choices_;
   std::unordered_map<int64_t, LayerState> states_;
   // By the first sequence of a batch and the position at which it begins: all layers see the same batches.
@@ -82,8 +90,9 @@ class LayerStates {
 /// shares its cache or takes its choices.
 class RunStates {
  public:
-  /// `stored`: of recurrent states, as LayerStates says.
-  explicit RunStates(const ModelSpec& spec, const StateFormat& stored = {}) : spec_(spec), stored_(stored) {}
+  /// `stored`, `counter`: of recurrent states, as RecurrentUse says.
+  explicit RunStates(const ModelSpec& spec, const StateFormat& stored = {}, StateCounter* counter = nullptr)
+      : spec_(spec), recurrent_{stored, counter, 0} {}
 
   /// Layers begin in ascending order. The same again without an end() between.
   LayerStates& begin(int layer);
@@ -95,7 +104,7 @@ class RunStates {
 
  private:
   const ModelSpec& spec_;
-  StateFormat stored_;
+  RecurrentUse recurrent_;
   std::map<int, LayerStates> layers_;
 };
 

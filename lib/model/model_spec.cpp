@@ -69,6 +69,13 @@ int ModelSpec::n_sharing(int cache) const {
       std::count_if(layers.begin(), layers.end(), [&](const LayerSpec& l) { return l.shares_cache == cache; }));
 }
 
+std::vector<int> ModelSpec::readers_of(int cache) const {
+  std::vector<int> readers = {caches[static_cast<size_t>(cache)].layer};
+  for (const LayerSpec& l : layers)
+    if (l.shares_cache == cache) readers.push_back(l.index);
+  return readers;
+}
+
 int ModelSpec::last_taking_choices(int layer) const {
   int last = layer;
   for (const LayerSpec& l : layers)
@@ -76,10 +83,10 @@ int ModelSpec::last_taking_choices(int layer) const {
   return last;
 }
 
-int ModelSpec::last_cache_layer() const {
+int ModelSpec::last_counted_layer() const {
   int last = caches.empty() ? -1 : caches.back().layer;
   for (const LayerSpec& l : layers)
-    if (l.shares_cache >= 0) last = std::max(last, l.index);
+    if (l.shares_cache >= 0 || l.has_long_state()) last = std::max(last, l.index);
   return last;
 }
 

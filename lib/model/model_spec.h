@@ -68,6 +68,7 @@ struct LayerSpec {
   int64_t state_bytes = 0;      // recurrent state of one sequence (convolution window in bf16, delta state in f32)
   int64_t conv_bytes = 0;       // of that the window
   int64_t state_row = 0;        // elements of the state that belong to one row of a head: those that an input meets
+  int64_t state_heads = 0;      // of the state; 1 where each channel has a state of its own
   AttentionTensors attention{};  // of a layer that owns or shares a cache
 
   /// A state that runs through all tokens, not just the window of a convolution.
@@ -117,12 +118,15 @@ struct ModelSpec {
   /// What the names of a layer's tensors begin with: "layers.3.".
   std::string names_of(int64_t layer) const { return layer_prefix + std::to_string(layer) + "."; }
 
-  /// The last layer that owns a cache or reads one: nothing is to be seen after it.
-  int last_cache_layer() const;
+  /// The last layer that owns a cache, reads one or has a long state: nothing is to be seen after it.
+  int last_counted_layer() const;
 
   /// The last layer that reads a cache's rows: its owner, unless others share it; and how many of those there are.
   int last_reader(int cache) const;
   int n_sharing(int cache) const;
+
+  /// The layers that read it, ascending: its owner and those that share it.
+  std::vector<int> readers_of(int cache) const;
 
   /// The last layer that takes a layer's choice of keys: itself, unless later ones do.
   int last_taking_choices(int layer) const;

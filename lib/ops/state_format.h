@@ -39,6 +39,18 @@ constexpr int64_t next_stored(const StateFormat& format, int64_t passed) {
   return std::min(format.prompt_tokens, (passed / format.chunk + 1) * format.chunk);
 }
 
+/// The first of these places at which a state is counted, and how many times as far each other one is: multiples of the
+/// chunks in which it is computed, so that a cut there changes no bit of what follows.
+constexpr int64_t kFirstCounted = 64, kCountedStep = 4;
+
+/// How many tokens of a sequence have passed where its state is counted next, `passed` of them already: 64, 256, 1024,
+/// ... of them, and all.
+constexpr int64_t next_counted(int64_t passed, int64_t sequence_tokens) {
+  int64_t next = kFirstCounted;
+  while (next <= passed && next < sequence_tokens) next *= kCountedStep;
+  return std::min(next, sequence_tokens);
+}
+
 constexpr float largest_of(StateType type) {
   switch (type) {
     case StateType::E4m3:

@@ -1,4 +1,5 @@
-// Spans cut where the states of their sequences are stored: the one place that decides when a state is rounded.
+// Spans cut where the states of their sequences are stored or counted: the one place that decides when a state is
+// rounded or shown.
 #pragma once
 
 #include <algorithm>
@@ -10,30 +11,43 @@
 
 namespace kvcal {
 
-/// A state to store now: of span `index`, after so many tokens of its sequence.
+/// A state to store or to count now: of span `index`, after so many tokens of its sequence.
 struct StoredNow {
   size_t index;
   int64_t passed;
 };
 
-/// advance(spans) as often as states are stored in between, then store(states to round). Where they are not rounded it
-/// is one call for all.
+/// Shows the states to who counts them.
+template <class State>
+void count_states(std::span<State* const> states, std::span<const StoredNow> now) {
+  for (const StoredNow& n : now) {
+    const CountedState& of = states[n.index]->counted;
+    of.by->count_state(of.layer, of.sequence, n.passed, states[n.index]->s.view);
+  }
+}
+
+/// advance(spans) as often as states are stored or counted in between, then store(states to round). Where they are
+/// neither it is one call for all.
 template <class State, class Advance, class Store>
 void in_stretches(std::span<const Span> spans, std::span<State* const> states, const Advance& advance,
                   const Store& store) {
   const StateFormat format = format_of(states);
-  if (!format.rounds()) return advance(spans);
+  const bool counted = are_counted(states);
+  if (!format.rounds() && !counted) return advance(spans);
   std::vector<Span> rest(spans.begin(), spans.end());
   for (bool more = true; more;) {
     more = false;
     std::vector<Span> stretch = rest;
-    std::vector<StoredNow> stored;
+    std::vector<StoredNow> stored, seen;
     for (size_t i = 0; i < rest.size(); ++i) {
       Span& left = rest[i];
-      const int64_t next = next_stored(format, left.first_position),
-                    n = std::min(left.n_tokens, next - left.first_position);
+      const int64_t first = left.first_position, end = first + left.n_tokens,
+                    store_at = format.rounds() ? next_stored(format, first) : end + 1,
+                    count_at = counted ? next_counted(first, states[i]->counted.sequence_tokens) : end + 1,
+                    stop = std::min({end, store_at, count_at}), n = stop - first;
       stretch[i].n_tokens = n;
-      if (n > 0 && left.first_position + n == next) stored.push_back({i, next});
+      if (n > 0 && stop == store_at) stored.push_back({i, stop});
+      if (n > 0 && stop == count_at) seen.push_back({i, stop});
       left.row += n;
       left.first_position += n;
       left.n_tokens -= n;
@@ -41,6 +55,7 @@ void in_stretches(std::span<const Span> spans, std::span<State* const> states, c
     }
     advance(std::span<const Span>(stretch));
     if (!stored.empty()) store(std::span<const StoredNow>(stored));
+    count_states(states, std::span<const StoredNow>(seen));
   }
 }
 

@@ -52,7 +52,8 @@ struct Run {
 
 /// Two layers, one of which is loading, or the head alone.
 uint64_t weight_bytes(const Run& run) {
-  const size_t n_layers = run.logits() ? run.spec.layers.size() : static_cast<size_t>(run.spec.last_cache_layer() + 1);
+  const size_t n_layers =
+      run.logits() ? run.spec.layers.size() : static_cast<size_t>(run.spec.last_counted_layer() + 1);
   uint64_t layer = 0;
   for (size_t i = 0; i < n_layers; ++i)
     layer =
@@ -64,7 +65,8 @@ uint64_t weight_bytes(const Run& run) {
 }
 
 /// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
-/// with the next window of the convolution beside the last. Where states are rounded, every sequence has one.
+/// with the next window of the convolution beside the last. Where states are rounded or counted, every sequence has
+/// one.
 uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
   const uint64_t recurrent = largest_recurrent_state(run.spec),
                  kv_row = largest_kv_row(run.spec, run.options.precision);
@@ -74,7 +76,7 @@ uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
       if (s.n_tokens > (run.options.block > 0 ? std::min(run.options.block, chunk_tokens) : chunk_tokens))
         worst = std::max(
             worst, layer_states(run.spec, static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
-  if (!run.options.rounds_states) return worst;
+  if (!run.options.keeps_states) return worst;
   size_t most = 0;
   for (const auto* list : run.groups())
     for (const Batch& batch :

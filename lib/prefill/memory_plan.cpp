@@ -18,7 +18,7 @@ constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostUsefulRows = 8192;
 
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
-  const int last = logits ? static_cast<int>(spec.layers.size()) - 1 : spec.last_cache_layer();
+  const int last = logits ? static_cast<int>(spec.layers.size()) - 1 : spec.last_counted_layer();
   const bool decodes = weights.text.may_decode();
   uint64_t stored_before = 0;
   for (int i = 0; i <= last; ++i) {

@@ -25,7 +25,7 @@ struct MemoryOptions {
   int64_t sampled_rows = 0;              // of all prompts: keys and values of a batch's are gathered there
   int64_t measured_groups = 1;           // that the measured sequences are of, each with as many tokens
   int64_t block = 0;                     // MemoryPlan::block
-  bool rounds_states = false;            // of recurrent layers: then every sequence of a batch has one
+  bool keeps_states = false;  // rounds or counts those of recurrent layers: then every sequence of a batch has one
 };
 
 /// All in bytes.

@@ -21,7 +21,7 @@ struct Runner::Stream {
   RunStates states;
 
   Stream(const SequenceGroup& g, size_t i, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
-      : group(g), index(i), batches(std::move(b)), states(spec, g.state) {
+      : group(g), index(i), batches(std::move(b)), states(spec, g.state, g.tap->state_counter()) {
     ResidualShape shape{0, spec.residual_width(), 0};
     for (const Batch& batch : batches) {
       shape.n_tokens += batch.n_tokens();
@@ -82,7 +82,7 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
         g, i, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut(), plan_.block),
         spec, op_, plan_.residual_place);
   }
-  n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
+  n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_counted_layer() + 1;
   const int first = store_ ? store_->layers_done() : 0;
   BlockLoader blocks(model_, op_, weights_, first, n_layers_);
   if (first == 0)
@@ -99,7 +99,7 @@ std::vector<ResidualRows*> Runner::rows_before(int layer, const std::vector<Stre
   std::vector<ResidualRows*> rows;
   for (const Stream& s : streams) {
     const bool has_begun = s.group.first_layer == 0 || s.group.first_layer < layer;
-    const bool goes_on = s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer();
+    const bool goes_on = s.group.until == Until::Logits || layer <= model_.spec().last_counted_layer();
     if (has_begun && goes_on) rows.push_back(s.residual.get());
   }
   return rows;
@@ -164,7 +164,7 @@ bool Runner::can_branch(const ModelSpec& spec, int layer) {
 // Logits are the model's: its MTP layer has none to give to them.
 bool Runner::works_on(const Stream& s, int layer) const {
   const ModelSpec& spec = model_.spec();
-  const bool wanted = s.group.until == Until::Logits ? !spec.is_mtp(layer) : layer <= spec.last_cache_layer();
+  const bool wanted = s.group.until == Until::Logits ? !spec.is_mtp(layer) : layer <= spec.last_counted_layer();
   return wanted && layer >= s.group.first_layer;
 }
 
@@ -189,8 +189,10 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
 }
 
 void Runner::run_batch(int layer, Block& block, Stream& s, size_t i, int64_t row) {
-  const bool is_last = s.group.until == Until::LastKv && layer == model_.spec().last_cache_layer();
-  const Tail tail = is_last ? Tail::Skip : Tail::Full;
+  const bool is_last = s.group.until == Until::LastKv && layer == model_.spec().last_counted_layer();
+  // Where a state stands beside attention, what may be skipped would be the one that is counted.
+  const bool has_state = model_.spec().layers[static_cast<size_t>(layer)].has_long_state();
+  const Tail tail = is_last && !has_state ? Tail::Skip : Tail::Full;
   const Batch& batch = s.batches[i];
   LayerStates& states = s.states.begin(layer);
   const Tensor x = s.load(i, row);

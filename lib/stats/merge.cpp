@@ -197,6 +197,22 @@ void check_same_shape(const CacheStatistics& a, const CacheStatistics& b) {
   }
 }
 
+/// Where one side did not count states, the sum cannot say what they are.
+std::vector<StateStatistics> merge_states(const Side& a, const Side& b, const RunRecord& run) {
+  const std::vector<StateStatistics>&x = a.statistics.states, &y = b.statistics.states;
+  std::vector<StateStatistics> states;
+  if (x.empty() || y.empty()) return states;
+  if (!std::ranges::equal(x, y, {}, &StateStatistics::layout, &StateStatistics::layout))
+    fail("cannot merge statistics of different recurrent states");
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto size = static_cast<uint64_t>(x[i].layout.head_size());
+    if (x[i].counts.n_tokens + y[i].counts.n_tokens > kMaxObservationsPerHead / size)
+      fail("cannot merge statistics of more than 2^46 values per head");
+    states.push_back({x[i].layout, merge_sites(a, x[i].counts, b, y[i].counts, run)});
+  }
+  return states;
+}
+
 }  // namespace
 
 Statistics merge(const Statistics& a, const Statistics& b) {
@@ -216,6 +232,7 @@ Statistics merge(const Statistics& a, const Statistics& b) {
       cache.at(site) = merge_sites(first, a.caches[c].at(site), second, b.caches[c].at(site), result.run);
     result.caches.push_back(std::move(cache));
   }
+  result.states = merge_states(first, second, result.run);
   return result;
 }
 

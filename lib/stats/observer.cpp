@@ -13,17 +13,11 @@
 #include "stats/row_format_sampler.h"
 #include "stats/row_ranks.h"
 #include "stats/site_tables.h"
+#include "stats/state_observer.h"
 #include "stats/statistics_metadata.h"
 
 namespace kvcal {
 namespace {
-
-/// Estimates for the memory plan, from normally distributed data: a head of 10^7 values fills about 20 octaves of 128
-/// codes, a channel of 10^5 values about 18 octaves.
-constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
-
-/// A chat of four turns or more, with a system prompt and tools, has 14 kinds of tokens.
-constexpr int64_t kKindsPerPrompt = 16;
 
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
 
@@ -31,14 +25,6 @@ bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, si
 int64_t first_column(const KvLayout& layout, CacheSite site) { return site == CacheSite::Rope ? layout.latent_dim : 0; }
 int64_t shown_width(const KvLayout& layout, CacheSite site) {
   return site == CacheSite::Latent || site == CacheSite::Rope ? layout.head_dim_k : width_of(layout, site);
-}
-
-/// The layers that read a cache, ascending: its owner and those that share it.
-std::vector<int> readers_of(const ModelSpec& spec, int cache) {
-  std::vector<int> readers = {spec.caches[static_cast<size_t>(cache)].layer};
-  for (const LayerSpec& l : spec.layers)
-    if (l.shares_cache == cache) readers.push_back(l.index);
-  return readers;
 }
 
 std::string label(const KvLayout& layout, CacheSite site) {
@@ -114,11 +100,15 @@ struct Observer::State {
   };
 
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
-      : plan(std::move(p)), all({plan.n_passes, plan.prompt_ids, plan.segments}), pool(threads), device(ops) {
+      : plan(std::move(p)),
+        all({plan.n_passes, plan.prompt_ids, plan.segments}),
+        pool(threads),
+        device(ops),
+        states(spec, plan, threads, ops) {
     if (spec.n_mtp_layers > 0) mtp.emplace(mtp_plan(plan));
     for (const KvLayout& layout : spec.caches) {
       const Expectation* expected = spec.is_mtp(layout.layer) ? &*mtp : &all;
-      caches.push_back({layout, readers_of(spec, layout.cache), expected, AttentionSampler(sample),
+      caches.push_back({layout, spec.readers_of(layout.cache), expected, AttentionSampler(sample),
                         RowFormatSampler(expected->n_samples)});
     }
   }
@@ -155,6 +145,7 @@ struct Observer::State {
   std::optional<Expectation> mtp;  // where there is an MTP layer
   ThreadPool& pool;
   Ops* device;
+  StateObserver states;
   std::optional<RowRanks> ranks;  // once a tensor is not on the host
   std::vector<CacheInProgress> caches;
   Tensor layer_input;  // of the layer and the batch that run
@@ -223,6 +214,8 @@ void Observer::attention(Ops& op, int cache, const TappedAttention& attention, c
   if (of.current_reader == 0) of.row_formats.add(op, of.layout, attention, batch, s.pool);
 }
 
+StateCounter* Observer::state_counter() { return state_->states.empty() ? nullptr : &state_->states; }
+
 void Observer::layer_input(const Tensor& x) { state_->layer_input = x; }
 
 void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
@@ -287,6 +280,7 @@ void Observer::layer_done(int layer) {
   State& s = *state_;
   s.layer_input = {};
   s.finish_waiting();  // of the layer before, while the device works on this one
+  s.states.layer_done(layer);
   for (State::CacheInProgress& cache : s.caches) {
     if (cache.closed || std::ranges::find(cache.readers, layer) == cache.readers.end()) continue;
     cache.check_coverage(layer);  // before what was seen: it is the more basic fault
@@ -315,6 +309,7 @@ Statistics Observer::take(RunRecord run) {
     if (!cache.done) fail("layer " + std::to_string(cache.layout.layer) + " was never finished");
     statistics.caches.push_back(std::move(*cache.done));
   }
+  statistics.states = state_->states.take();
   return statistics;
 }
 
@@ -325,6 +320,7 @@ Statistics Observer::lend_finished(RunRecord run) {
     if (!cache.done) break;
     statistics.caches.push_back(*std::exchange(cache.done, std::nullopt));
   }
+  statistics.states = state_->states.lend_finished();
   return statistics;
 }
 
@@ -335,6 +331,7 @@ void Observer::restore(Statistics earlier) {
   if (earlier.caches.size() > s.caches.size())
     fail("there are " + std::to_string(earlier.caches.size()) + " caches, the model has " +
          std::to_string(s.caches.size()));
+  s.states.restore(std::move(earlier.states));
   for (size_t c = 0; c < earlier.caches.size(); ++c) {
     CacheStatistics& cache = earlier.caches[c];
     State::CacheInProgress& to = s.caches[c];
@@ -347,47 +344,6 @@ void Observer::restore(Statistics earlier) {
     to.closed = true;
     to.done = std::move(cache);
   }
-}
-
-int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes) {
-  std::vector<int64_t> dense(spec.layers.size() + 1);  // a spec read from elsewhere may lack layers: those count last
-  int64_t encoded = 0;
-  for (const KvLayout& layout : spec.caches) {
-    const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
-    const size_t last = std::max(first, static_cast<size_t>(readers_of(spec, layout.cache).back()));
-    for (const CacheSite site : sites_of(layout)) {
-      const int64_t heads = heads_of(layout, site), channels = heads * width_of(layout, site);
-      for (size_t layer = first; layer <= std::min(last, spec.layers.size()); ++layer)
-        dense[layer] += SiteTables::bytes(layout, site) + n_tokens / 8;
-      encoded += heads * kCodesPerHead * static_cast<int64_t>(sizeof(std::pair<uint16_t, uint64_t>)) +
-                 channels * (kOctavesPerChannel * static_cast<int64_t>(sizeof(OctaveMoments)) +
-                             static_cast<int64_t>(sizeof(ChannelStatistics))) +
-                 int64_t{2} * n_passes * n_prompts;
-    }
-  }
-  return *std::max_element(dense.begin(), dense.end()) + encoded;
-}
-
-int64_t Observer::device_bytes_needed(const ModelSpec& spec, const ObservedExtent& extent) {
-  std::vector<int64_t> dense(spec.layers.size() + 1);
-  for (const KvLayout& layout : spec.caches) {
-    const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
-    const size_t last = std::min(static_cast<size_t>(readers_of(spec, layout.cache).back()), spec.layers.size());
-    for (const CacheSite site : sites_of(layout))
-      for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
-        dense[layer] += DeviceTables::bytes(layout, site, extent.n_passes * extent.n_prompts * kKindsPerPrompt);
-    for (size_t layer = first; layer <= last; ++layer)
-      dense[layer] += RowFormatSampler::bytes(layout, extent.n_samples, extent.precision);
-    for (const int reader : readers_of(spec, layout.cache))  // whose figures stay until the last one is done
-      for (size_t layer = std::max(first, std::min(static_cast<size_t>(reader), last)); layer <= last; ++layer)
-        dense[layer] += AttentionSampler::bytes(layout.n_heads, extent.n_samples, extent.sample);
-  }
-  int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
-  for (const int64_t bytes : dense) {
-    most = std::max(most, before + bytes);
-    if (bytes > 0) before = bytes;
-  }
-  return most;
 }
 
 }  // namespace kvcal

@@ -64,6 +64,9 @@ class Observer final : public KvTap {
   /// Samples what rounding of the cache does to the attention of some rows of pass 1.
   void attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) override;
 
+  /// Counts the recurrent states of layers (stats/state_observer.h).
+  StateCounter* state_counter() override;
+
   /// Throws Error when a site of the layer's caches did not see every planned token exactly once (layer, site,
   /// expected, actual, which token), or saw infinity or NaN (layer, site, head, prompt, token, position of the first
   /// one). A cache that other layers share is finished with the last of them; each of them brings every query again,

@@ -4,14 +4,17 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "stats/state_arrays.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_layout.h"
 
 namespace kvcal {
 namespace {
 
+int64_t n_prompts(const RunRecord& run) { return static_cast<int64_t>(run.prompt_ids.size()); }
+
 SiteExtents extents_in(const RunRecord& run, const KvLayout& layout, CacheSite site) {
-  SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
+  SiteExtents extents = extents_of(layout, site, run.n_passes, n_prompts(run));
   extents.has_kinds = true;  // of no element where they were not told apart
   return extents;
 }
@@ -71,6 +74,16 @@ SiteStatistics unpacked_site(Unpacker& from, SiteExtents extents) {
   return unflatten(arrays, extents);
 }
 
+StateStatistics unpacked_state(Unpacker& from, const StateLayout& layout, const RunRecord& run) {
+  SiteArrays arrays;
+  for_each_state_tensor(arrays, layout, run.n_passes, n_prompts(run),
+                        [&](const char* name, DType, const Shape& shape, auto& array) {
+                          from.read(array);
+                          check_elements(name, shape, array.size());
+                        });
+  return unflatten_state(std::move(arrays), layout);
+}
+
 }  // namespace
 
 std::string packed_tables(const Statistics& statistics) {
@@ -82,6 +95,11 @@ std::string packed_tables(const Statistics& statistics) {
       for_each_tensor(arrays, extents_in(statistics.run, cache.layout, site),
                       [&](const char*, DType, const Shape&, const auto& array) { append(array, bytes); });
     }
+  for (const StateStatistics& state : statistics.states) {
+    const SiteArrays arrays = flatten(state.counts);
+    for_each_state_tensor(arrays, state.layout, statistics.run.n_passes, n_prompts(statistics.run),
+                          [&](const char*, DType, const Shape&, const auto& array) { append(array, bytes); });
+  }
   return bytes;
 }
 
@@ -96,6 +114,8 @@ Statistics unpacked_tables(std::string_view bytes, const Statistics& like) {
       if (site_exists(cache.layout, site))
         made.at(site) = unpacked_site(from, extents_in(like.run, cache.layout, site));
   }
+  for (const StateStatistics& state : like.states)
+    statistics.states.push_back(unpacked_state(from, state.layout, like.run));
   if (!from.at_end()) fail("the tables of another part go on past their end");
   check_statistics(statistics);
   return statistics;

@@ -8,7 +8,7 @@
 
 namespace kvcal {
 
-/// Of all caches; not the run record.
+/// Of all caches and states; not the run record.
 std::string packed_tables(const Statistics& statistics);
 
 /// The reverse, with the run record and the layouts of `like`, which is another part of the same plan. Throws Error for

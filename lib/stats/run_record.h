@@ -8,6 +8,7 @@
 
 #include "stats/calibration_info.h"
 #include "stats/model_info.h"
+#include "stats/state_statistics.h"
 #include "stats/statistics.h"
 
 namespace kvcal {
@@ -46,6 +47,7 @@ struct RunRecord {
 struct Statistics {
   RunRecord run;
   std::vector<CacheStatistics> caches;  // by cache
+  std::vector<StateStatistics> states;  // by layer; empty: there are none, or whoever measured did not count them
 };
 
 }  // namespace kvcal

@@ -345,6 +345,7 @@ void check_run(const RunRecord& run) {
 
 void check_statistics(const Statistics& statistics) {
   check_run(statistics.run);
+  check_states(statistics);
   for (size_t c = 0; c < statistics.caches.size(); ++c) {
     const CacheStatistics& cache = statistics.caches[c];
     uint64_t n_tokens = 0;

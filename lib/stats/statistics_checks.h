@@ -14,4 +14,7 @@ constexpr uint64_t kMaxObservationsPerHead = uint64_t{1} << 46;
 /// and their hypotenuse, position and prompt maxima reach the site's.
 void check_statistics(const Statistics& statistics);
 
+/// The same of recurrent states (state_checks.cpp); part of it.
+void check_states(const Statistics& statistics);
+
 }  // namespace kvcal

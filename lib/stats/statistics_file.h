@@ -15,7 +15,12 @@
 namespace kvcal {
 
 constexpr std::string_view kStatisticsFormat = "kvcal-stats";
-constexpr std::string_view kStatisticsVersion = "1.4";
+constexpr std::string_view kStatisticsVersion = "1.5";
+/// A file that holds no states has the bytes, and so the version, that it had before there were any.
+constexpr std::string_view kVersionWithoutStates = "1.4";
+
+/// What a file of these statistics says of itself.
+std::string_view version_of(const Statistics& statistics);
 
 /// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_tags".
 struct StatisticsCompany {

@@ -153,10 +153,18 @@ Json layout_to_json(const KvLayout& l) {
   return json;
 }
 
+Json layout_to_json(const StateLayout& l) {
+  return {{"layer", l.layer}, {"kind", l.kind}, {"heads", l.heads}, {"keys", l.keys}, {"values", l.values}};
+}
+
+std::string_view version_of(const Statistics& statistics) {
+  return statistics.states.empty() ? kVersionWithoutStates : kStatisticsVersion;
+}
+
 std::string metadata_of(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
   Json json = {{"format", kStatisticsFormat},
-               {"version", kStatisticsVersion},
+               {"version", version_of(statistics)},
                {"model", json_or_null(run.model)},
                {"layers_without_kv", json_or_null(run.layers_without_kv)},
                {"calibration", json_or_null(run.calibration)},
@@ -170,6 +178,7 @@ std::string metadata_of(const Statistics& statistics) {
   for (const auto& entry : run.tags) json["tags"].push_back(entry.first);
   json["caches"] = Json::array();
   for (const CacheStatistics& cache : statistics.caches) json["caches"].push_back(layout_to_json(cache.layout));
+  for (const StateStatistics& state : statistics.states) json["states"].push_back(layout_to_json(state.layout));
   try {
     return json.dump();
   } catch (const Json::exception&) {
@@ -190,6 +199,24 @@ std::vector<std::string> tags_from_json(const Json& json) {
     if (tags.size() > 1 && tags[tags.size() - 2] >= tags.back()) fail("tags do not ascend at " + quoted(tags.back()));
   }
   return tags;
+}
+
+std::vector<StateLayout> states_from_json(const Json& json) {
+  std::vector<StateLayout> layouts;
+  const Json* list = find_member(json, "states");
+  if (!list) return layouts;
+  if (!list->is_array()) fail("key 'states' is no list");
+  for (const Json& state : *list)
+    layouts.push_back(while_doing("states[" + std::to_string(layouts.size()) + "]", [&] {
+      StateLayout l;
+      l.layer = static_cast<int>(get_extent(state, "layer", 0));
+      l.kind = get_string(state, "kind");
+      l.heads = get_extent(state, "heads", 1);
+      l.keys = get_extent(state, "keys", 1);
+      l.values = get_extent(state, "values", 1);
+      return l;
+    }));
+  return layouts;
 }
 
 }  // namespace
@@ -219,6 +246,7 @@ StatisticsMetadata parse_metadata(std::string_view text) {
   for (size_t c = 0; c < caches.size(); ++c)
     result.layouts.push_back(while_doing("caches[" + std::to_string(c) + "]",
                                          [&] { return layout_from_json(caches[c], static_cast<int64_t>(c)); }));
+  result.states = states_from_json(json);
   return result;
 }
 

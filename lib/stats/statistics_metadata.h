@@ -11,6 +11,7 @@
 namespace kvcal {
 
 Json layout_to_json(const KvLayout& layout);
+Json layout_to_json(const StateLayout& layout);
 
 /// Compact, keys in fixed order; prompt ids are not in it (they are a tensor). Throws Error for text that is no UTF-8.
 std::string metadata_of(const Statistics& statistics);
@@ -19,6 +20,7 @@ struct StatisticsMetadata {
   RunRecord run;                  // without prompt ids and tags
   std::vector<std::string> tags;  // ascending
   std::vector<KvLayout> layouts;  // by cache
+  std::vector<StateLayout> states;
   int64_t minor_version = 0;
 };
 

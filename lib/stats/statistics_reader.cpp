@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_kind.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
+#include "stats/state_arrays.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_file.h"
 #include "stats/statistics_layout.h"
@@ -17,7 +19,7 @@ namespace kvcal {
 namespace {
 
 /// Of kStatisticsVersion.
-constexpr int64_t kKnownMinor = 4;
+constexpr int64_t kKnownMinor = 5;
 
 /// Files since this one have a seal.
 constexpr int64_t kFirstSealedMinor = 3;
@@ -47,6 +49,7 @@ class Reader {
   std::vector<std::string> read_prompt_ids();
   PromptTags read_tags(const std::vector<std::string>& names, size_t n_prompts);
   SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run);
+  StateStatistics read_state(const StateLayout& layout, const RunRecord& run);
   void refuse_unknown_tensors(std::string_view company_prefix) const;
 
   int64_t minor_version_ = 0;
@@ -99,6 +102,16 @@ PromptTags Reader::read_tags(const std::vector<std::string>& names, size_t n_pro
   return tags;
 }
 
+StateStatistics Reader::read_state(const StateLayout& layout, const RunRecord& run) {
+  SiteArrays arrays;
+  for_each_state_tensor(arrays, layout, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()),
+                        [&](const char* name, DType dtype, const Shape& shape, auto& array) {
+                          read_tensor(state_prefix(layout) + name, dtype, shape, array);
+                        });
+  return while_doing("layer " + std::to_string(layout.layer) + ", state",
+                     [&] { return unflatten_state(std::move(arrays), layout); });
+}
+
 SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run) {
   SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
   if (minor_version_ < 1) extents.sampled = extents.weighted = extents.has_row_formats = false;
@@ -141,6 +154,8 @@ Statistics Reader::read(std::string_view company_prefix) {
       if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
     statistics.caches.push_back(std::move(cache));
   }
+  if (minor_version_ > 4)
+    for (const StateLayout& layout : parsed.states) statistics.states.push_back(read_state(layout, statistics.run));
   if (minor_version_ <= kKnownMinor) refuse_unknown_tensors(company_prefix);
   check_statistics(statistics);
   return statistics;

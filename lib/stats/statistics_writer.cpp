@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors_writer.h"
+#include "stats/state_arrays.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_file.h"
 #include "stats/statistics_layout.h"
@@ -32,6 +33,23 @@ std::vector<SiteToWrite> sites_by_name(const Statistics& statistics) {
       }
   std::ranges::sort(sites, {}, &SiteToWrite::prefix);
   return sites;
+}
+
+/// Calls visit(name, dtype, shape, array) for the tensors of all states; of one layer after the other in the order of
+/// the names of layers, behind the tensors of caches.
+template <class Visit>
+void for_each_tensor_of_states(const Statistics& statistics, const Visit& visit) {
+  std::vector<const StateStatistics*> states;
+  for (const StateStatistics& state : statistics.states) states.push_back(&state);
+  std::ranges::sort(states, {}, [](const StateStatistics* s) { return state_prefix(s->layout); });
+  for (const StateStatistics* state : states) {
+    const SiteArrays arrays = flatten(state->counts);
+    for_each_state_tensor(arrays, state->layout, statistics.run.n_passes,
+                          static_cast<int64_t>(statistics.run.prompt_ids.size()),
+                          [&](const char* name, DType dtype, const Shape& shape, const auto& array) {
+                            visit(state_prefix(state->layout) + name, dtype, shape, array);
+                          });
+  }
 }
 
 /// [n, 2]: prompt, tag; by tag.
@@ -75,6 +93,10 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
       writer.declare(s.prefix + name, dtype, actual(shape, array.size()));
     });
   }
+  for_each_tensor_of_states(statistics,
+                            [&](const std::string& name, DType dtype, const Shape& shape, const auto& array) {
+                              writer.declare(name, dtype, actual(shape, array.size()));
+                            });
   writer.declare("prompt_ids", DType::U8, {static_cast<int64_t>(ids.size())});
   writer.declare("prompt_offsets", DType::U64, {static_cast<int64_t>(offsets.size())});
   if (!tags.empty()) writer.declare("prompt_tags", DType::U64, {static_cast<int64_t>(tags.size() / 2), 2});
@@ -85,6 +107,9 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
       writer.write(s.prefix + name, std::as_bytes(std::span(array)));
     });
   }
+  for_each_tensor_of_states(statistics, [&](const std::string& name, DType, const Shape&, const auto& array) {
+    writer.write(name, std::as_bytes(std::span(array)));
+  });
   writer.write("prompt_ids", std::as_bytes(std::span(ids)));
   writer.write("prompt_offsets", std::as_bytes(std::span(offsets)));
   if (!tags.empty()) writer.write("prompt_tags", std::as_bytes(std::span(tags)));

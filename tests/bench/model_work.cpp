@@ -56,7 +56,7 @@ std::vector<ModelProduct> products_of(const OpenedModel& model) {
   const double share = n_experts == 0 ? 1.0
                                       : static_cast<double>(get_int(model.checkpoint.config(), "num_experts_per_tok")) /
                                             static_cast<double>(n_experts);
-  const std::string last = ".layers." + std::to_string(model.spec().last_cache_layer()) + ".";
+  const std::string last = ".layers." + std::to_string(model.spec().last_counted_layer()) + ".";
   std::map<std::pair<int64_t, int64_t>, double> by_shape;
   for (const std::string& name : names) {
     const Shape& shape = model.checkpoint.tensor(name).shape;
@@ -76,11 +76,11 @@ double mixing_flops(const OpenedModel& model, int64_t length) {
   double flops = 0;
   for (const LayerSpec& l : spec.layers) {
     const int cache = l.cache >= 0 ? l.cache : l.shares_cache;
-    if (cache >= 0 && l.index != spec.last_cache_layer()) {
+    if (cache >= 0 && l.index != spec.last_counted_layer()) {
       const KvLayout& c = spec.caches[static_cast<size_t>(cache)];
       flops += attention_flops(flops_per_pair(c, config), c.window, length);
     }
-    if (l.kind == LayerKind::GatedDeltaNet && l.index < spec.last_cache_layer()) flops += delta_net_flops(config);
+    if (l.kind == LayerKind::GatedDeltaNet && l.index < spec.last_counted_layer()) flops += delta_net_flops(config);
   }
   return flops;
 }

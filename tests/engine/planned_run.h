@@ -63,7 +63,7 @@ struct Asked {
 struct Ran {
   std::map<RecordingTap::Key, std::vector<std::byte>> seen;
   MemoryPlan plan;
-  int last_cache_layer = 0;
+  int last_counted_layer = 0;
   DeviceMemory memory;
   std::vector<std::string> notes;
   uint64_t bytes_copied = 0;  // by the reader
@@ -93,7 +93,7 @@ inline Ran run(const std::string& name, const Asked& asked,
     memory.precision = asked.precision;
     memory.device = m.ops->device_memory();
     ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
-    ran.last_cache_layer = m.model->spec().last_cache_layer();
+    ran.last_counted_layer = m.model->spec().last_counted_layer();
     if (asked.place == ResidualPlace::Host) {
       memory.budget = ran.plan.total() - 1;  // one byte too few for the residual stream on the device
       ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);

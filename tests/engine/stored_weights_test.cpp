@@ -12,7 +12,7 @@ uint64_t stored_bytes(const std::string& name) {
   const auto model = parse_model(checkpoint.config());
   const ModelWeights weights = locate_weights(checkpoint, model->spec());
   uint64_t bytes = 0;
-  for (int layer = 0; layer <= model->spec().last_cache_layer(); ++layer)
+  for (int layer = 0; layer <= model->spec().last_counted_layer(); ++layer)
     bytes += weights.text.at("layers." + std::to_string(layer) + ".").bytes();
   return bytes;
 }
@@ -68,7 +68,7 @@ TEST_P(RunStored, NothingIsDecodedByWhoAsksForIt) {
   LoadedModel m(folder.path(), emulated_cuda_ops(Precision::BF16));
   WeightBinder text = m.weights.text.as_stored();
   int damaged = 0;
-  for (int layer = 0; layer <= m.model->spec().last_cache_layer(); ++layer) {
+  for (int layer = 0; layer <= m.model->spec().last_counted_layer(); ++layer) {
     m.ops->reader()->collect(text.files());
     const auto block = m.model->load_block(layer, *m.ops, text);
     const std::string message = message_of([&] { m.ops->reader()->finish(); });

@@ -9,7 +9,7 @@
 namespace kvcal::stats_test {
 namespace {
 
-class TwoObservers final : public KvTap {
+class TwoObservers final : public KvTap, public StateCounter {
  public:
   TwoObservers(Observer& host, Observer& device, Ops& ops) : host_(host), device_(device), ops_(ops) {}
 
@@ -28,6 +28,11 @@ class TwoObservers final : public KvTap {
   Tensor latent(int cache, const Tensor& row, const Batch& batch) override {
     device_.latent(cache, ops_.upload(row), batch);
     return host_.latent(cache, row, batch);
+  }
+  StateCounter* state_counter() override { return host_.state_counter() ? this : nullptr; }
+  void count_state(int layer, int64_t sequence, int64_t passed, const Tensor& state) override {
+    device_.state_counter()->count_state(layer, sequence, passed, ops_.upload(state));
+    host_.state_counter()->count_state(layer, sequence, passed, state);
   }
   void layer_done(int layer) override {
     host_.layer_done(layer);

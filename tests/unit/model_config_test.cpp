@@ -44,7 +44,7 @@ TEST(Config, every_layer_of_a_dense_model_owns_a_cache) {
   ASSERT_EQ(spec.caches.size(), 3u);
   EXPECT_EQ(spec.caches[2].name, "layers.2.self_attn");
   EXPECT_EQ(kv_bytes_per_token(spec, 2), 3 * 2 * 32 * 2);
-  EXPECT_EQ(spec.last_cache_layer(), 2);
+  EXPECT_EQ(spec.last_counted_layer(), 2);
 }
 
 TEST(Config, windows_follow_each_familys_rule) {

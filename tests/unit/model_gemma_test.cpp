@@ -113,7 +113,7 @@ TEST(GemmaConfig, layers_of_gemma_4_share_the_last_cache_of_their_kind) {
   EXPECT_EQ(spec.last_reader(4), 7);
   EXPECT_EQ(spec.n_sharing(4), 2);
   EXPECT_EQ(spec.last_reader(3), 3);
-  EXPECT_EQ(spec.last_cache_layer(), 8);
+  EXPECT_EQ(spec.last_counted_layer(), 8);
 }
 
 TEST(GemmaConfig, per_layer_config_says_what_the_older_keys_said) {

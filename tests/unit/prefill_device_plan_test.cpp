@@ -49,7 +49,7 @@ TEST(DevicePlan, RowsThatLayersShareCount) {
   spec.layers[2].cache = -1;
   spec.layers[2].shares_cache = 1;
   spec.caches.pop_back();
-  EXPECT_EQ(spec.last_cache_layer(), 2);
+  EXPECT_EQ(spec.last_counted_layer(), 2);
   const MemoryPlan plan = plan_device_memory(spec, sequences(512, 2048), device(139 * kGiB));
   const uint64_t rows = uint64_t{512} * 2048 * 4 * 256 * 2, padding = 512 * 512;
   EXPECT_EQ(plan.states, rows + padding);
@@ -166,7 +166,7 @@ TEST(DevicePlan, EverySequenceOfABatchHasAStateWhereItIsRounded) {
   MemoryOptions options = device(139 * kGiB);
   options.chunk_tokens = 256;  // two of them
   EXPECT_EQ(plan_device_memory(spec, plan, options).states, 0U);
-  options.rounds_states = true;
+  options.keeps_states = true;
   EXPECT_GE(plan_device_memory(spec, plan, options).states, uint64_t{2} * (3 << 20));
 }
 

@@ -202,7 +202,7 @@ inline RunRecord synthetic_record(const SyntheticRun& run) {
 
 /// The fixture obeys the rules that real statistics obey, or the test that uses it fails here.
 inline Statistics synthetic_statistics(const SyntheticRun& run) {
-  Statistics statistics = {synthetic_record(run), {synthetic_cache(run)}};
+  Statistics statistics = {synthetic_record(run), {synthetic_cache(run)}, {}};
   check_statistics(statistics);
   return statistics;
 }

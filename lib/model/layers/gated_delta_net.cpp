@@ -62,6 +62,7 @@ MixerSize GatedDeltaNet::size(const DeltaNetDims& d) {
   s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
   s.state_bytes = s.conv_bytes + d.n_value_heads * d.key_dim * d.value_dim * 4;
   s.state_row = d.key_dim;
+  s.state_heads = d.n_value_heads;
   return s;
 }
 

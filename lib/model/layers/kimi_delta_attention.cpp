@@ -78,6 +78,7 @@ MixerSize KimiDeltaAttention::size(const KimiDeltaDims& d) {
   s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
   s.state_bytes = s.conv_bytes + d.inner() * d.head_dim * 4;
   s.state_row = d.head_dim;
+  s.state_heads = d.n_heads;
   return s;
 }
 

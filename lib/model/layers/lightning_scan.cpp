@@ -38,6 +38,7 @@ MixerSize lightning_size(int64_t n_heads, int64_t head_dim) {
   s.activations = n_heads * head_dim + 6 * n_heads;  // with its steps and decays
   s.state_bytes = n_heads * head_dim * head_dim * 4;
   s.state_row = head_dim;
+  s.state_heads = n_heads;
   return s;
 }
 

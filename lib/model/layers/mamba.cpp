@@ -55,6 +55,7 @@ MixerSize Mamba::size(const MambaDims& d) {
   s.conv_bytes = (d.conv_kernel - 1) * d.inner * 2;
   s.state_bytes = s.conv_bytes + d.inner * d.n_state * 4;
   s.state_row = d.n_state;
+  s.state_heads = 1;
   return s;
 }
 

@@ -103,6 +103,7 @@ MixerSize Mamba2::size(const Mamba2Dims& d) {
   s.conv_bytes = (d.conv_kernel - 1) * d.channels() * 2;
   s.state_bytes = s.conv_bytes + d.inner() * d.n_state * 4;
   s.state_row = d.n_state;
+  s.state_heads = d.n_heads;
   return s;
 }
 

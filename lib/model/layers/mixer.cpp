@@ -18,6 +18,7 @@ void set_state(LayerSpec& layer, const MixerSize& mixer) {
   layer.state_bytes = mixer.state_bytes;
   layer.conv_bytes = mixer.conv_bytes;
   layer.state_row = mixer.state_row;
+  layer.state_heads = mixer.state_heads;
 }
 
 void check_product(const char* what, std::initializer_list<int64_t> sizes) {

@@ -24,7 +24,7 @@ class Mixer {
 /// What a mixer adds to its LayerSpec.
 struct MixerSize {
   int64_t activations = 0;  // elements per token
-  int64_t state_bytes = 0, conv_bytes = 0, state_row = 0;
+  int64_t state_bytes = 0, conv_bytes = 0, state_row = 0, state_heads = 0;
 };
 
 /// Sets what the layer keeps of a sequence.

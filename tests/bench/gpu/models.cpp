@@ -79,6 +79,7 @@ class CachedOnly final : public KvTap {
     return observer_.latent(cache, row, batch);
   }
   bool wants_absorbed_queries() const override { return false; }
+  StateCounter* state_counter() override { return observer_.state_counter(); }
   void layer_done(int layer) override { observer_.layer_done(layer); }
 
  private:
