@@ -6,6 +6,7 @@
 #include "output_file.h"
 #include "result_text.h"
 #include "source_date.h"
+#include "states_text.h"
 #include "terminal.h"
 
 namespace kvcal {
@@ -74,8 +75,9 @@ void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, 
     write_json(more);
   } else if (!quiet) {
     next.scales = path;
-    write_beside_output(path, result_heading(artifact) + result_table(artifact, verbose) + result_advice(artifact) +
-                                  next_step(artifact, next));
+    const Lines states = verbose ? states_text(artifact) : Lines();
+    write_beside_output(path, result_heading(artifact) + result_table(artifact, verbose) + states +
+                                  result_advice(artifact) + next_step(artifact, next));
   }
 }
 

@@ -19,7 +19,9 @@
 namespace kvcal {
 
 constexpr const char* kArtifactFormat = "kv-cache-scales";
-constexpr const char* kArtifactVersion = "1.3";
+constexpr const char* kArtifactVersion = "1.4";
+/// A file without states has the bytes, and so the version, that it had before there were any.
+constexpr const char* kArtifactVersionWithoutStates = "1.3";
 constexpr const char* kArtifactSchemaFile = "kv-cache-scales.v1.schema.json";  // in schemas/
 
 /// Where the largest magnitude was seen.
@@ -119,6 +121,29 @@ struct ArtifactLayer {
   bool operator==(const ArtifactLayer&) const = default;
 };
 
+/// What one rounding of a state to E4M3 does to it, the largest over heads, in the words of ArtifactError. It says
+/// nothing of how the errors of many roundings add up.
+struct ArtifactStateError {
+  float at_one = 0, clipped_at_one = 0, lost_at_one = 0;
+  float at_range = 0, lost_at_range = 0;  // at the scale of one number for the state, absmax / 448
+  bool operator==(const ArtifactStateError&) const = default;
+};
+
+/// The recurrent state of a layer, as it was counted. It has no scale, because no server takes one.
+struct ArtifactState {
+  int index = 0;
+  std::string kind;                         // of layers_without_kv; of a layer with a cache, too, "mamba2"
+  int64_t heads = 0, keys = 0, values = 0;  // stats/state_statistics.h
+  uint64_t observations = 0;                // states
+  float absmax = 0;
+  std::vector<float> absmax_per_head;
+  std::vector<float> absmax_by_position;  // buckets as those of sites, by tokens before the last that it has seen
+  ArtifactStateError error;
+  ArtifactWhere where;  // channel: an index in the head
+  ArtifactGrowth growth;
+  bool operator==(const ArtifactState&) const = default;
+};
+
 /// A site that a layer has, by the name of its member.
 struct NamedSite {
   const char* name;
@@ -161,8 +186,9 @@ struct Artifact {
   ArtifactQuantization quantization;
   std::vector<ArtifactLayer> layers;  // layers that own a cache, ascending
   std::vector<LayerInfo> layers_without_kv;
-  std::vector<ArtifactLayer> mtp_layers;  // of the model's MTP layers, where they were measured
-  Json ranges_by = nullptr;               // artifact/ranges_by.h; null where prompts and tokens are all of one kind
+  std::vector<ArtifactState> state_layers;  // layers with a recurrent state, ascending; empty: none was counted
+  std::vector<ArtifactLayer> mtp_layers;    // of the model's MTP layers, where they were measured
+  Json ranges_by = nullptr;                 // artifact/ranges_by.h; null where prompts and tokens are all of one kind
   CalibrationInfo calibration;
   ArtifactEvidence evidence;
   std::vector<float> kv_cache;    // one scale per layer of the model, for --quantization-param-path; empty = left out

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "artifact/artifact.h"
+#include "artifact/artifact_parts.h"
 #include "artifact/json_object.h"
 #include "base/number_text.h"
 #include "stats/further_members.h"
@@ -15,39 +16,11 @@ namespace {
 // Far beyond any model, and small enough that a hostile index cannot make us allocate much.
 constexpr int64_t kMaxLayers = 1 << 20;
 
-float float_from(const Json& value, const std::string& path) {
-  if (!value.is_number()) fail(member_at(path) + " is " + value.type_name() + ", expected a number");
-  const double number = value.get<double>();
-  if (!(std::fabs(number) <= static_cast<double>(FLT_MAX))) fail(member_at(path) + " is outside the range of float32");
-  return static_cast<float>(number);
-}
-
-float at_least_zero(const Json& value, const std::string& path) {
-  const float number = float_from(value, path);
-  if (number < 0) fail(member_at(path) + " is " + shortest_float(number) + ", expected at least 0");
-  return number;
-}
-
 float scale_from(const Json& value, const std::string& path) {
   const float number = float_from(value, path);
   if (!(number > 0) || !std::isnormal(number))
     fail(member_at(path) + " is " + shortest_float(number) + ", expected a positive normal float32");
   return number;
-}
-
-using ReadFloat = float (*)(const Json&, const std::string&);
-
-std::vector<float> floats(const Object& o, const char* key, ReadFloat read) {
-  std::vector<float> out;
-  for (const Json& value : o.array(key))
-    out.push_back(read(value, o.where + key + "[" + std::to_string(out.size()) + "]"));
-  return out;
-}
-
-std::optional<float> optional_float(const Object& o, const char* key, ReadFloat read) {
-  const Json* member = find_member(o.json, key);
-  if (member == nullptr) return std::nullopt;
-  return read(*member, o.where + key);
 }
 
 /// Names in a file become our values; an unknown one is an error with its path.
@@ -113,47 +86,6 @@ Assessment assessment_of_version_1_0(Verdict verdict) {
   a.fp8 = verdict == Verdict::Inadequate ? Fitness::Keep16 : Fitness::Fine;
   a.at_scale.fitness = a.fp8;
   return a;
-}
-
-ArtifactWhere where_from(const Object& o) {
-  ArtifactWhere w;
-  w.pass = o.count("pass");
-  w.prompt = o.string("prompt");
-  w.token = o.count("token");
-  w.position = o.count("position");
-  w.head = o.count("head");
-  w.channel = o.count("channel");
-  return w;
-}
-
-/// Absent from files of earlier versions.
-std::optional<ArtifactDependence> dependence_from(const Object& growth, const char* key, const char* what) {
-  const Json* member = find_member(growth.json, key);
-  if (member == nullptr) return std::nullopt;
-  const Object o = growth.object(key);
-  return ArtifactDependence{o.string(what), optional_float(o, "ratio", at_least_zero)};
-}
-
-std::optional<ArtifactCoverage> coverage_from(const Object& growth) {
-  if (find_member(growth.json, "coverage") == nullptr) return std::nullopt;
-  const Object o = growth.object("coverage");
-  return ArtifactCoverage{at_least_zero(o.at("beyond_absmax"), o.where + "beyond_absmax"),
-                          optional_float(o, "beyond_headroom", at_least_zero)};
-}
-
-ArtifactGrowth growth_from(const Object& o) {
-  ArtifactGrowth g;
-  for (const Json& value : o.array("per_pass")) {
-    const std::string path = o.where + "per_pass[" + std::to_string(g.per_pass.size()) + "]";
-    g.per_pass.push_back(value.is_null() ? std::nullopt : std::optional(at_least_zero(value, path)));
-  }
-  g.last_quarter = optional_float(o, "last_quarter", at_least_zero);
-  g.position = optional_float(o, "position", float_from);
-  g.depends_on = dependence_from(o, "depends_on", "prompt");
-  g.depends_on_tag = dependence_from(o, "depends_on_tag", "tag");
-  g.coverage = coverage_from(o);
-  g.converged = o.boolean("converged");
-  return g;
 }
 
 ArtifactParts parts_from(const Object& o) {
@@ -376,6 +308,7 @@ Artifact artifact_from_json(const Json& json) {
   a.model = model_info_from(o.object("model").json);
   a.quantization = quantization_from(o.object("quantization"));
   a.layers = layers_from(o.array("layers"), "layers");
+  if (find_member(json, "state_layers") != nullptr) a.state_layers = states_from(o.array("state_layers"));
   if (find_member(json, "mtp_layers") != nullptr) a.mtp_layers = layers_from(o.array("mtp_layers"), "mtp_layers");
   a.layers_without_kv = layers_without_kv_from(o.array("layers_without_kv"));
   if (find_member(json, "ranges_by") != nullptr) a.ranges_by = o.object("ranges_by").json;

@@ -1,4 +1,5 @@
 #include "artifact/artifact.h"
+#include "artifact/artifact_parts.h"
 #include "artifact/json_text.h"
 #include "solve/policies.h"
 #include "stats/further_members.h"
@@ -8,19 +9,11 @@ namespace {
 
 constexpr double kOldClippedLimit = 1e-6, kOldLostLimit = 0.1, kOldDominatingLimit = 0.5;
 
-Json numbers(const std::vector<float>& values) {
-  Json out = Json::array();
-  for (const float v : values) out.push_back(json_number(v));
-  return out;
-}
-
 Json names_of(const std::vector<Departure>& departures) {
   Json out = Json::array();
   for (const Departure departure : departures) out.push_back(name_of(departure));
   return out;
 }
-
-Json number_or_null(const std::optional<float>& value) { return value ? json_number(*value) : Json(nullptr); }
 
 Json error_json(const ArtifactError& e) {
   Json out = {{"at_scale", json_number(e.at_scale)},
@@ -64,33 +57,6 @@ Json assessment_json(const Assessment& a, const AssessmentLimits& limits) {
           {"by", name_of(a.at_scale.by)},
           {"at_scale", damage_json(a.at_scale, limits)},
           {"at_one", damage_json(a.at_one, limits)}};
-}
-
-Json where_json(const ArtifactWhere& w) {
-  return {{"pass", w.pass},         {"prompt", w.prompt}, {"token", w.token},
-          {"position", w.position}, {"head", w.head},     {"channel", w.channel}};
-}
-
-Json dependence_json(const std::optional<ArtifactDependence>& d, const char* what) {
-  if (!d) return nullptr;
-  return {{what, d->on}, {"ratio", number_or_null(d->ratio)}};
-}
-
-Json coverage_json(const std::optional<ArtifactCoverage>& c) {
-  if (!c) return nullptr;
-  return {{"beyond_absmax", json_number(c->beyond_absmax)}, {"beyond_headroom", number_or_null(c->beyond_headroom)}};
-}
-
-Json growth_json(const ArtifactGrowth& g) {
-  Json passes = Json::array();
-  for (const auto& pass : g.per_pass) passes.push_back(number_or_null(pass));
-  return {{"per_pass", passes},
-          {"last_quarter", number_or_null(g.last_quarter)},
-          {"position", number_or_null(g.position)},
-          {"depends_on", dependence_json(g.depends_on, "prompt")},
-          {"depends_on_tag", dependence_json(g.depends_on_tag, "tag")},
-          {"coverage", coverage_json(g.coverage)},
-          {"converged", g.converged}};
 }
 
 Json site_json(const ArtifactSite& s, const AssessmentLimits& limits) {
@@ -235,13 +201,16 @@ Json to_json(const Artifact& a) {
     for (const ArtifactLayer& layer : layers) list.push_back(layer_json(layer, a.quantization.limits));
     return list;
   };
-  Json out = {{"$schema", kArtifactSchemaFile}, {"format", kArtifactFormat}, {"version", kArtifactVersion}};
+  Json out = {{"$schema", kArtifactSchemaFile},
+              {"format", kArtifactFormat},
+              {"version", a.state_layers.empty() ? kArtifactVersionWithoutStates : kArtifactVersion}};
   out["model_type"] = a.model_type;
   if (a.source_date_epoch) out["source_date_epoch"] = *a.source_date_epoch;
   out["model"] = to_json(a.model);
   out["quantization"] = quantization_json(a.quantization);
   out["layers"] = layers_json(a.layers);
   out["layers_without_kv"] = to_json(a.layers_without_kv);
+  if (!a.state_layers.empty()) out["state_layers"] = states_json(a.state_layers);
   if (!a.mtp_layers.empty()) out["mtp_layers"] = layers_json(a.mtp_layers);
   if (!a.ranges_by.is_null()) out["ranges_by"] = a.ranges_by;
   out["calibration"] = calibration_json(a);

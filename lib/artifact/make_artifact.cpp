@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "artifact/ranges_by.h"
+#include "solve/error_model.h"
 #include "solve/format.h"
 #include "solve/policies.h"
 #include "stats/queries.h"
@@ -141,6 +142,35 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved
   return out;
 }
 
+ArtifactState state_from(const StateStatistics& state, const RunRecord& run, const SolveOptions& options) {
+  const StateLayout& layout = state.layout;
+  const SiteStatistics& counts = state.counts;
+  ArtifactState out;
+  out.index = layout.layer;
+  out.kind = layout.kind;
+  out.heads = layout.heads;
+  out.keys = layout.keys;
+  out.values = layout.values;
+  out.observations = counts.n_tokens;
+  out.absmax = absmax_of(counts);
+  for (const HeadStatistics& head : counts.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
+  for (const uint16_t code : counts.position_absmax) out.absmax_by_position.push_back(magnitude_of(code));
+  const NumberFormat& e4m3 = number_format("fp8_e4m3");
+  const float range = out.absmax > 0 ? out.absmax / static_cast<float>(e4m3.max) : 1.0F;
+  for (const HeadStatistics& head : counts.heads) {
+    const HeadError at_one = error_of(head.histogram, e4m3, 1.0F), at_range = error_of(head.histogram, e4m3, range);
+    const auto raise = [](float& to, double from) { to = std::max(to, static_cast<float>(from)); };
+    raise(out.error.at_one, at_one.error);
+    raise(out.error.clipped_at_one, at_one.clipped);
+    raise(out.error.lost_at_one, at_one.lost);
+    raise(out.error.at_range, at_range.error);
+    raise(out.error.lost_at_range, at_range.lost);
+  }
+  out.where = where_of(counts, run);
+  out.growth = growth_from(growth_of(counts, run, options.limits, std::nullopt), run);
+  return out;
+}
+
 /// Why the block that SGLang reads cannot be offered, or "".
 std::string reason_against_kv_cache(const Artifact& a) {
   if (a.quantization.dtype != "fp8_e4m3")
@@ -198,6 +228,8 @@ Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
     auto& layers = a.model.is_mtp(statistics.caches[i].layout.layer) ? a.mtp_layers : a.layers;
     layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
   }
+  for (const StateStatistics& state : statistics.states)
+    a.state_layers.push_back(state_from(state, run, solution.options));
   a.layers_without_kv = *run.layers_without_kv;
   a.ranges_by = ranges_by(statistics);
   a.calibration = *run.calibration;

@@ -8,7 +8,7 @@
 namespace kvcal {
 namespace {
 
-constexpr int64_t kKnownMinor = 3;  // of kArtifactVersion
+constexpr int64_t kKnownMinor = 4;  // of kArtifactVersion
 
 /// The minor version of "1.x", or -1.
 int64_t minor_of(const Json& document) {

@@ -125,7 +125,7 @@ void structure_cases(std::vector<Case>& cases) {
   add("fingerprint cut", {"A02"}, [](Json& j) { j["model"]["weights_fingerprint"] = "abc"; });
   add("typing error", {"A03"}, [](Json& j) { layer(j, 1)["key"]["observatoins"] = 3; });
   add("comment", {"A03"}, [](Json& j) { j["comment"] = "by hand"; });
-  add("later minor", {"A05"}, [](Json& j) { j["version"] = "1.4", layer(j, 1)["rotation"] = 3; });
+  add("later minor", {"A05"}, [](Json& j) { j["version"] = "1.5", layer(j, 1)["rotation"] = 3; });
   add("another major", {"A04"}, [](Json& j) { j["version"] = "2.0"; });
   add("another format", {"A04"}, [](Json& j) { j["format"] = "kvcal-stats"; });
   add("joint verdict", {"A06"}, [](Json& j) { layer(j, 1)["joint"]["verdict"] = "inadequate"; });

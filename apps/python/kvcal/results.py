@@ -174,6 +174,23 @@ class LayerWithoutCache(Record):
     shares_kv_with: Optional[int]
 
 
+class StateLayer(Record):
+    """A recurrent state, as it is after 64, 256, 1024, ... tokens and after all. No server takes a scale for it."""
+
+    index: int
+    kind: str
+    heads: int
+    keys: int
+    values: int
+    observations: int
+    absmax: float
+    absmax_per_head: List[float]
+    absmax_by_position: List[float]
+    error_fp8_e4m3: Members
+    where: Members
+    growth: Members
+
+
 class Calibration(Record):
     prompts_sha256: str
     plan_sha256: str
@@ -202,6 +219,7 @@ class Scales(Written):
     quantization: Quantization
     layers: List[CacheLayer]
     layers_without_kv: List[LayerWithoutCache]
+    state_layers: Optional[List[StateLayer]]
     mtp_layers: Optional[List[CacheLayer]]
     ranges_by: Optional[Members]
     calibration: Calibration
