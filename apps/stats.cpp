@@ -56,6 +56,14 @@ Json site_json(const SiteStatistics& site, std::span<const HeadStatistics> heads
           {"evidence", evidence_json(site, run)}};
 }
 
+Json state_json(const StateStatistics& s, const RunRecord& run) {
+  Json heads = Json::array(), positions = Json::array();
+  for (const HeadStatistics& h : s.counts.heads) heads.push_back(head_json(h, run));
+  for (const uint16_t code : s.counts.position_absmax) positions.push_back(json_number(magnitude_of(code)));
+  return {{"index", s.layout.layer},     {"kind", s.layout.kind}, {"absmax", json_number(absmax_of(s.counts))},
+          {"states", s.counts.n_tokens}, {"heads", heads},        {"absmax_by_position", positions}};
+}
+
 Json to_json(const Statistics& s) {
   Json layers = Json::array();
   for (const CacheStatistics& c : s.caches) {
@@ -72,15 +80,17 @@ Json to_json(const Statistics& s) {
     }
     layers.push_back(std::move(layer));
   }
-  return {{"format", kStatisticsFormat},
-          {"version", version_of(s)},
-          {"model", json_or_null(s.run.model)},
-          {"calibration", json_or_null(s.run.calibration)},
-          {"sanity", json_or_null(s.run.sanity)},
-          {"plan_sha256", s.run.plan_sha256},
-          {"n_passes", s.run.n_passes},
-          {"n_prompts", s.run.prompt_ids.size()},
-          {"layers", layers}};
+  Json json = {{"format", kStatisticsFormat},
+               {"version", version_of(s)},
+               {"model", json_or_null(s.run.model)},
+               {"calibration", json_or_null(s.run.calibration)},
+               {"sanity", json_or_null(s.run.sanity)},
+               {"plan_sha256", s.run.plan_sha256},
+               {"n_passes", s.run.n_passes},
+               {"n_prompts", s.run.prompt_ids.size()},
+               {"layers", layers}};
+  for (const StateStatistics& state : s.states) json["state_layers"].push_back(state_json(state, s.run));
+  return json;
 }
 
 void add_rows(Table& table, int layer, std::string_view site, std::span<const HeadStatistics> heads,

@@ -23,6 +23,7 @@ constexpr Part kParts[] = {
     {"histograms", "Magnitudes", histogram_section},
     {"growth", "Growth", growth_section},
     {"outliers", "Outliers", outlier_section},
+    {"states", "Recurrent states", states_section},
     {"provenance", "Provenance", provenance_section},
     {"evidence", "Evidence", evidence_section},
 };

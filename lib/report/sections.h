@@ -18,6 +18,7 @@ std::string heat_map_section(const ReportInput& input);
 std::string histogram_section(const ReportInput& input);
 std::string growth_section(const ReportInput& input);
 std::string outlier_section(const ReportInput& input);
+std::string states_section(const ReportInput& input);
 std::string evaluation_section(const ReportInput& input);
 std::string evidence_section(const ReportInput& input);
 std::string provenance_section(const ReportInput& input);

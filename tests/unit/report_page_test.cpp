@@ -50,6 +50,26 @@ TEST(Page, of_statistics_is_sound_and_has_every_section) {
   EXPECT_NE(page.find("gated_delta_net: layer(s) 0-2, 4-7"), std::string::npos);
 }
 
+TEST(Page, shows_recurrent_states_where_they_were_counted) {
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  const auto page = [&] { return report_html({artifact, nullptr, "scales.json", "kvcal test"}); };
+  EXPECT_EQ(page().find("Recurrent state"), std::string::npos);
+  ArtifactState state;
+  state.index = 5;
+  state.kind = "gated_delta_net";
+  state.heads = 16;
+  state.observations = 1234;
+  state.absmax = 5.0625f;
+  state.where.prompt = "<a>";
+  state.growth.position = 0.25f;
+  state.error.at_one = 0.0312f;
+  artifact.state_layers = {state};
+  expect_sound(page());
+  EXPECT_EQ(count(page(), "<section id=\"states\">"), 1U);
+  for (const char* cell : {"gated_delta_net", "1,234", "5.062", "&lt;a&gt;", "+25 %", "3.12 %"})
+    EXPECT_NE(page().find(std::string(">") + cell + "<"), std::string::npos) << cell;
+}
+
 TEST(Page, of_a_scale_file_alone_has_what_that_knows) {
   const std::string page = page_of(synthetic_statistics(ordinary_run()), false);
   expect_sound(page);
