@@ -259,5 +259,14 @@ void CudaBackend::do_accumulate(const Tensor& x, const TapTables& tables, std::s
                    n_processors_, stream_.get());
 }
 
+void CudaBackend::do_count_states(std::span<const Tensor> states, const TapTables& tables,
+                                  std::span<const TapRows> rows) {
+  std::vector<cuda::StateRow> counted;
+  for (size_t i = 0; i < states.size(); ++i) counted.push_back({data_as<float>(states[i]), rows[i]});
+  cuda::count_states({device_copy(counted), static_cast<uint64_t*>(data_of(tables.words)),
+                      static_cast<int64_t>(states.size()), tables.shape, layout_of(tables.shape)},
+                     stream_.get());
+}
+
 }  // namespace cuda
 }  // namespace kvcal

@@ -430,4 +430,21 @@ struct TapCount {
 /// n_processors: multiprocessors of the device, for which the rows are divided.
 void accumulate(DType t, const TapCount& job, int n_processors, cudaStream_t stream);
 
+// ---------------------------------------------------------------- state_counts.cu
+
+/// A state [heads, width], and what row of the tables it is.
+struct StateRow {
+  const float* numbers;
+  TapRows row;
+};
+/// States and tables on the device.
+struct StateCount {
+  const StateRow* states;
+  uint64_t* words;
+  int64_t n_states;
+  TapShape shape;
+  TapLayout layout;
+};
+void count_states(const StateCount& job, cudaStream_t stream);
+
 }  // namespace kvcal::cuda

@@ -10,7 +10,7 @@
 // there is no under or over. Those, and the flush of a block, are the only 64-bit additions for values; maxima are
 // first compared with what is there and rarely written. All sums are of integers: grid and order cannot be seen.
 //
-// A value costs its load and 35 instructions of sm_90a, 30 with energy_only (counted in the machine code, not
+// A value costs its load and 35 instructions of sm_90a, 30 of energies alone (counted in the machine code, not
 // measured); the branch for what has no bin is kept out of them, hence the odd places where infinity and NaN become
 // zero.
 #include <type_traits>
@@ -26,18 +26,6 @@ namespace {
 
 constexpr int kRows = PackedSums::kMost;  // between two flushes of the sums
 
-// The window: slots 0 .. 39 are octaves 103 .. 142, the last slot is octave 0.
-constexpr unsigned kWindow = 40, kFirstOctave = 103, kSlots = kWindow + 1, kBins = kSlots * kOctaveCodes;
-__device__ bool has_bin(unsigned code) {
-  return code < kOctaveCodes || code - kFirstOctave * kOctaveCodes < kWindow * kOctaveCodes;
-}
-__device__ unsigned bin_of(unsigned code) {
-  return code < kOctaveCodes ? code + kWindow * kOctaveCodes : code - kFirstOctave * kOctaveCodes;
-}
-__device__ unsigned code_of(unsigned bin) {
-  return bin < kWindow * kOctaveCodes ? bin + kFirstOctave * kOctaveCodes : bin - kWindow * kOctaveCodes;
-}
-
 constexpr unsigned kNothing = 0x17FFF;  // stands for the bits of a value that is not there; like NaN it is in no bin
 
 /// What a block works on.
@@ -51,7 +39,8 @@ struct Part {
   /// The head's first moment of an octave and channel; the others follow every `width` words.
   __device__ Word* moments(int64_t octave, int64_t channel) const {
     const TapShape& s = job.shape;
-    return words + job.layout.moments + (octave * s.heads + head) * (s.energy_only ? 1 : 4) * s.width + channel;
+    return words + job.layout.moments + (octave * s.heads + head) * (s.kept == TapSums::Energy ? 1 : 4) * s.width +
+           channel;
   }
 };
 
@@ -85,7 +74,7 @@ __device__ __noinline__ void count_outside(Part<T> part, unsigned bits, int64_t 
   const Word m = code % kOctaveCodes | hidden_bit(true);
   Word* to = part.moments(code / kOctaveCodes, channel);
   const int64_t width = job.shape.width;
-  if (job.shape.energy_only) {
+  if (job.shape.kept == TapSums::Energy) {
     atomicAdd(to, m * m);
     return;
   }
@@ -287,7 +276,7 @@ void accumulate(DType t, const TapCount& job, int n_processors, cudaStream_t str
       launch(KVCAL_KERNEL(accumulate_kernel<T, kEnergyOnly>), grid, dim3(threads), Shared<kEnergyOnly>::bytes(threads),
              stream, job, rows);
     };
-    if (job.shape.energy_only)
+    if (job.shape.kept == TapSums::Energy)
       start.template operator()<true>();
     else
       start.template operator()<false>();

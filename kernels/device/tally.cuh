@@ -17,6 +17,19 @@ __device__ inline unsigned bits_of_value(float x) {
   return x == x ? narrow_pair(x, 0.0f) : (__float_as_uint(x) >> 16) | 0x40u;
 }
 
+// What a block counts in shared memory, zeros and 2^-24 .. 2^16: slots 0 .. 39 are octaves 103 .. 142, the last slot is
+// octave 0.
+constexpr unsigned kWindow = 40, kFirstOctave = 103, kSlots = kWindow + 1, kBins = kSlots * kOctaveCodes;
+__device__ inline bool has_bin(unsigned code) {
+  return code < kOctaveCodes || code - kFirstOctave * kOctaveCodes < kWindow * kOctaveCodes;
+}
+__device__ inline unsigned bin_of(unsigned code) {
+  return code < kOctaveCodes ? code + kWindow * kOctaveCodes : code - kFirstOctave * kOctaveCodes;
+}
+__device__ inline unsigned code_of(unsigned bin) {
+  return bin < kWindow * kOctaveCodes ? bin + kFirstOctave * kOctaveCodes : bin - kWindow * kOctaveCodes;
+}
+
 /// The bit that a significand has and its code has not.
 __device__ inline unsigned hidden_bit(bool normal) { return normal ? kOctaveCodes : 0; }
 

@@ -83,7 +83,9 @@ struct OnHost {
   OP(Routing, route, (const Tensor& logits, const RoutingSpec& spec), logits, spec)                                   \
   OP(Tensor, experts, (const Tensor& x, const Routing& routing, std::span<const GluWeights> experts), x, routing,     \
      experts)                                                                                                         \
-  OP(void, accumulate, (const Tensor& x, const TapTables& tables, std::span<const TapRows> rows), x, tables, rows)
+  OP(void, accumulate, (const Tensor& x, const TapTables& tables, std::span<const TapRows> rows), x, tables, rows)    \
+  OP(void, count_states, (std::span<const Tensor> states, const TapTables& tables, std::span<const TapRows> rows),    \
+     states, tables, rows)
 
 /// Compositions of these, which a backend may do in one pass over the data.
 #define KVCAL_COMPOSED_OPS(OP)                                                                                     \

@@ -412,6 +412,10 @@ class Ops : public WeightLoader {
   /// order, without gaps.
   void accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows);
 
+  /// Counts recurrent states, F32 (rounded to bf16), each of heads * width numbers, heads outermost, into tables
+  /// without sums. `rows` describe one each: as many tokens as it has seen, less one, are its position.
+  void count_states(std::span<const Tensor> states, const TapTables& tables, std::span<const TapRows> rows);
+
   // ---------------------------------------------------------------- ops that belong together
   // Each is the composition of the ops above that its comment gives, with all their roundings; a backend may do it in
   // one pass over the data.

@@ -8,14 +8,20 @@
 
 namespace kvcal {
 
+/// A state as it is after `passed` tokens of a sequence; next_counted() says how many those are.
+struct PassedState {
+  int64_t sequence, passed;
+  Tensor state;  // [n_heads, ...] as its layer has it
+};
+
 /// Counts states on their way through an op.
 class StateCounter {
  public:
   virtual ~StateCounter() = default;
 
-  /// A state of this layer as it is after `passed` tokens of a sequence; next_counted() says how many those are. It
-  /// lasts until this returns, and may be in a device's memory.
-  virtual void count_state(int layer, int64_t sequence, int64_t passed, const Tensor& state) = 0;
+  /// States of this layer, all at once where several sequences have come to such a place. They last until this returns,
+  /// on a device until what is queued now is done, and are all on the host, or all on the device.
+  virtual void count_states(int layer, std::span<const PassedState> states) = 0;
 };
 
 /// Whose state it is, where it is counted.

@@ -17,13 +17,15 @@ struct StoredNow {
   int64_t passed;
 };
 
-/// Shows the states to who counts them.
+/// Shows the states, all of one layer, to who counts them.
 template <class State>
-void count_states(std::span<State* const> states, std::span<const StoredNow> now) {
-  for (const StoredNow& n : now) {
-    const CountedState& of = states[n.index]->counted;
-    of.by->count_state(of.layer, of.sequence, n.passed, states[n.index]->s.view);
-  }
+void show_states(std::span<State* const> states, std::span<const StoredNow> now) {
+  std::vector<PassedState> passed;
+  for (const StoredNow& n : now)
+    passed.push_back({states[n.index]->counted.sequence, n.passed, states[n.index]->s.view});
+  if (passed.empty()) return;
+  const CountedState& of = states[now.front().index]->counted;
+  of.by->count_states(of.layer, passed);
 }
 
 /// advance(spans) as often as states are stored or counted in between, then store(states to round). Where they are
@@ -55,7 +57,7 @@ void in_stretches(std::span<const Span> spans, std::span<State* const> states, c
     }
     advance(std::span<const Span>(stretch));
     if (!stored.empty()) store(std::span<const StoredNow>(stored));
-    count_states(states, std::span<const StoredNow>(seen));
+    show_states(states, std::span<const StoredNow>(seen));
   }
 }
 

@@ -12,15 +12,24 @@
 
 namespace kvcal {
 
-/// One site: x [tokens, heads, width].
+/// What is kept of each channel and octave, besides the histogram of its head.
+enum class TapSums : uint8_t {
+  Moments,  // values, Σm, Σm², Σ±m, and the channel's maximum
+  Energy,   // Σm² alone (queries)
+  None,     // nothing (states)
+};
+
+/// One site: x [tokens, heads, width]. A state is a row.
 struct TapShape {
   int64_t heads = 0, width = 0;
   int64_t pairs = 0;         // of each head, whose norms are kept
   bool interleaved = false;  // pair p is channels (2p, 2p + 1), else (p, p + pairs)
-  bool energy_only = false;  // of the channels Σm² alone (queries)
-  int64_t cells = 0;         // groups of rows whose largest value is kept: passes x prompts
+  TapSums kept = TapSums::Moments;
+  int64_t cells = 0;  // groups of rows whose largest value is kept: passes x prompts
 
-  int64_t sums() const { return energy_only ? 1 : 4; }  // per channel and octave
+  int64_t sums() const {
+    return kept == TapSums::Moments ? 4 : kept == TapSums::Energy ? 1 : 0;
+  }  // per channel and octave
 };
 
 /// Rows [row, row + n_tokens) of a batch: consecutive tokens at consecutive positions. Row row + i has rank
@@ -40,11 +49,11 @@ struct TapLayout {
   int64_t non_finite = 0;      // [heads]: of the first infinity or NaN: ~(place << 1 | is NaN)
   int64_t positions = 0;       // [64]: largest code at positions [2^(b-1), 2^b); bucket 0 is position 0
   int64_t cells = 0;           // [cells]: largest code
-  int64_t token_octaves = 0;   // [heads, 256]: rows by the octave of their largest |x|
-  int64_t channel_absmax = 0;  // [heads, width]: codes; none with energy_only
+  int64_t token_octaves = 0;   // [heads, 256]: rows by the octave of their largest |x|; none of states
+  int64_t channel_absmax = 0;  // [heads, width]: codes; of moments only
   int64_t pairs = 0;           // [heads, pairs]: bits of the largest a * a + b * b, a double
   int64_t codes = 0;           // [heads, 32768]: values by code
-  int64_t moments = 0;         // [255 octaves, heads, sums, width]: values, Σm, Σm², Σ±m; energy_only: Σm²
+  int64_t moments = 0;         // [255 octaves, heads, sums, width]: as TapSums has them
   int64_t words = 0;           // of all
 };
 TapLayout layout_of(const TapShape& shape);

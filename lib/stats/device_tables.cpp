@@ -8,10 +8,21 @@ namespace kvcal {
 namespace {
 
 TapShape shape_of(const KvLayout& layout, CacheSite site, int64_t n_cells) {
-  return {heads_of(layout, site),   width_of(layout, site),
-          pairs_of(layout, site),   layout.pair_bound == PairBound::Gptj,
-          site == CacheSite::Query, n_cells};
+  return {heads_of(layout, site),
+          width_of(layout, site),
+          pairs_of(layout, site),
+          layout.pair_bound == PairBound::Gptj,
+          site == CacheSite::Query ? TapSums::Energy : TapSums::Moments,
+          n_cells};
 }
+
+TapShape shape_of(const StateLayout& layout, int64_t n_cells) {
+  return {layout.heads, layout.head_size(), 0, false, TapSums::None, n_cells};
+}
+
+int64_t bytes_of(const TapShape& shape) { return layout_of(shape).words * static_cast<int64_t>(sizeof(uint64_t)); }
+
+int64_t cells_of(const RowRanks& ranks) { return static_cast<int64_t>(ranks.cells().size()); }
 
 /// The tables' words on the host. Of the moments, which are most of them, only the octaves that were seen.
 class FetchedWords {
@@ -72,7 +83,7 @@ CountedHead head_of(const FetchedWords& words, const RowRanks& ranks, int64_t he
   CountedHead counted;
   counted.codes = words.from(at.codes + head * kTapCodes);
   counted.token_octaves = words.from(at.token_octaves + head * 256);
-  counted.channel_absmax = words.from(at.channel_absmax + (s.energy_only ? 0 : head * s.width));
+  counted.channel_absmax = words.from(at.channel_absmax + (s.kept == TapSums::Moments ? head * s.width : 0));
   counted.pairs = words.from(at.pairs + head * s.pairs);
   counted.moments = words.from(at.moments + head * s.sums() * s.width);
   counted.octave_words = s.heads * s.sums() * s.width;
@@ -88,28 +99,48 @@ CountedHead head_of(const FetchedWords& words, const RowRanks& ranks, int64_t he
 
 }  // namespace
 
-DeviceTables::DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks)
+DeviceTables::DeviceTables(Ops& device, const TapShape& shape, const RowRanks& ranks)
     : device_(device),
       ranks_(ranks),
-      tables_(device.tap_tables(shape_of(layout, site, static_cast<int64_t>(ranks.cells().size())))),
+      tables_(device.tap_tables(shape)),
       kind_tokens_(ranks.plan().kinds.empty() ? 0 : kTokenKinds) {}
 
+DeviceTables::DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks)
+    : DeviceTables(device, shape_of(layout, site, cells_of(ranks)), ranks) {}
+
+DeviceTables::DeviceTables(Ops& device, const StateLayout& layout, const RowRanks& ranks)
+    : DeviceTables(device, shape_of(layout, cells_of(ranks)), ranks) {}
+
 int64_t DeviceTables::bytes(const KvLayout& layout, CacheSite site, int64_t n_cells) {
-  return layout_of(shape_of(layout, site, n_cells)).words * static_cast<int64_t>(sizeof(uint64_t));
+  return bytes_of(shape_of(layout, site, n_cells));
+}
+
+int64_t DeviceTables::bytes(const StateLayout& layout, int64_t n_cells) { return bytes_of(shape_of(layout, n_cells)); }
+
+std::vector<TapRows> DeviceTables::describe(const Segment& segment) {
+  const std::vector<TapRows> pieces = ranks_.describe(segment);
+  for (const TapRows& piece : pieces)
+    if (!kind_tokens_.empty())
+      kind_tokens_[ranks_.cells()[static_cast<size_t>(piece.cell)].kind] += static_cast<uint64_t>(piece.n_tokens);
+  n_buckets_ = std::max(n_buckets_, int64_t{position_bucket(segment.first_position + segment.n_tokens - 1)} + 1);
+  n_tokens_ += static_cast<uint64_t>(segment.n_tokens);
+  return pieces;
 }
 
 void DeviceTables::add(const Tensor& x, const Batch& batch) {
   std::vector<TapRows> rows;
-  for (const Segment& s : batch.segments) {
-    for (const TapRows& piece : ranks_.describe(s)) {
-      rows.push_back(piece);
-      if (!kind_tokens_.empty())
-        kind_tokens_[ranks_.cells()[static_cast<size_t>(piece.cell)].kind] += static_cast<uint64_t>(piece.n_tokens);
-    }
-    n_buckets_ = std::max(n_buckets_, int64_t{position_bucket(s.first_position + s.n_tokens - 1)} + 1);
-  }
+  for (const Segment& s : batch.segments)
+    for (const TapRows& piece : describe(s)) rows.push_back(piece);
   device_.accumulate(x, tables_, rows);
-  n_tokens_ += static_cast<uint64_t>(batch.n_tokens());
+}
+
+void DeviceTables::add(std::span<const Tensor> states, std::span<const Segment> last_tokens) {
+  std::vector<TapRows> rows;
+  for (const Segment& s : last_tokens) {
+    rows.push_back(describe(s).front());
+    rows.back().row = static_cast<int64_t>(rows.size()) - 1;
+  }
+  device_.count_states(states, tables_, rows);
 }
 
 void DeviceTables::add_cells(const uint64_t* codes, CountedSite& counted) const {
@@ -125,7 +156,8 @@ void DeviceTables::add_cells(const uint64_t* codes, CountedSite& counted) const 
   }
 }
 
-void DeviceTables::fold_into(SiteTables& site, ThreadPool& pool) const {
+template <class Tables>
+void DeviceTables::fold(Tables& tables, ThreadPool& pool) const {
   const FetchedWords words(device_, closed_, tables_);
   const TapLayout& at = words.at();
   CountedSite counted;
@@ -134,7 +166,10 @@ void DeviceTables::fold_into(SiteTables& site, ThreadPool& pool) const {
   counted.n_tokens = n_tokens_;
   add_cells(words.from(at.cells), counted);
   for (int64_t h = 0; h < words.shape().heads; ++h) counted.heads.push_back(head_of(words, ranks_, h));
-  site.add(counted, pool);
+  tables.add(counted, pool);
 }
+
+void DeviceTables::fold_into(SiteTables& site, ThreadPool& pool) const { fold(site, pool); }
+void DeviceTables::fold_into(StateTables& states, ThreadPool& pool) const { fold(states, pool); }
 
 }  // namespace kvcal

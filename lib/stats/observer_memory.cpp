@@ -55,6 +55,9 @@ int64_t Observer::device_bytes_needed(const ModelSpec& spec, const ObservedExten
       for (size_t layer = std::max(first, std::min(static_cast<size_t>(reader), last)); layer <= last; ++layer)
         dense[layer] += AttentionSampler::bytes(layout.n_heads, extent.n_samples, extent.sample);
   }
+  for (const StateLayout& layout : state_layouts(spec))
+    dense[std::min(static_cast<size_t>(layout.layer), spec.layers.size())] +=
+        DeviceTables::bytes(layout, extent.n_passes * extent.n_prompts * kKindsPerPrompt);
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {
     most = std::max(most, before + bytes);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "stats/fetched.h"
 
 namespace kvcal {
 namespace {
@@ -29,43 +28,82 @@ StateObserver::StateObserver(const ModelSpec& spec, const ObservationPlan& plan,
   for (auto& [sequence, planned] : sequences_) std::ranges::sort(planned.segments, {}, &Segment::first_position);
 }
 
-Provenance StateObserver::place_of(int64_t sequence, int64_t passed) const {
+Segment StateObserver::last_token(int64_t sequence, int64_t passed) const {
   const int64_t position = passed - 1;
   const std::vector<Segment>& segments = sequences_.at(sequence).segments;
   const auto after = std::ranges::upper_bound(segments, position, {}, &Segment::first_position);
-  const Segment& s = *std::prev(after);
-  return {s.pass, s.prompt, s.prompt_offset + position - s.first_position, position, 0, 0};
+  Segment last = *std::prev(after);
+  last.prompt_offset += position - last.first_position;
+  last.first_position = position;
+  last.row = 0;
+  last.n_tokens = 1;
+  return last;
 }
 
-void StateObserver::count_state(int layer, int64_t sequence, int64_t passed, const Tensor& state) {
+std::span<const Repeat> StateObserver::repeats_of(int64_t sequence) const {
+  const auto found = plan_.repeats.find(sequence);
+  return found == plan_.repeats.end() ? std::span<const Repeat>() : found->second;
+}
+
+StateObserver::Layer* StateObserver::layer_of(int layer) {
   const auto found = std::ranges::find(layers_, layer, [](const Layer& l) { return l.layout.layer; });
-  if (found == layers_.end()) fail("layer " + std::to_string(layer) + " has no state that is counted" + kBug);
+  return found == layers_.end() ? nullptr : &*found;
+}
+
+StateTables& StateObserver::on_host(Layer& layer) {
+  if (!layer.tables) layer.tables.emplace(layer.layout, plan_.n_passes, static_cast<int64_t>(plan_.prompt_ids.size()));
+  return *layer.tables;
+}
+
+void StateObserver::check_place(Layer& layer, const PassedState& s) {
+  const StateLayout& layout = layer.layout;
+  if (s.state.dtype != DType::F32 || s.state.elements() != layout.heads * layout.head_size())
+    fail("got " + str(s.state) + ", expected " + std::to_string(layout.heads * layout.head_size()) + " F32");
+  const auto planned = sequences_.find(s.sequence);
+  if (planned == sequences_.end()) fail("sequence " + std::to_string(s.sequence) + " is not planned");
+  int64_t& before = layer.passed[s.sequence];
+  if (const int64_t next = next_counted(before, planned->second.n_tokens); s.passed != next || s.passed == before)
+    fail("sequence " + std::to_string(s.sequence) + " after " + std::to_string(s.passed) + " tokens, expected " +
+         std::to_string(next) + kBug);
+  before = s.passed;
+}
+
+void StateObserver::count_states(int layer, std::span<const PassedState> states) {
+  Layer* found = layer_of(layer);
+  if (!found) fail("layer " + std::to_string(layer) + " has no state that is counted" + kBug);
   while_doing("counting " + label(found->layout), [&] {
-    const StateLayout& layout = found->layout;
-    if (found->done) fail("got a state after the layer was finished");
-    if (state.dtype != DType::F32 || state.elements() != layout.heads * layout.head_size())
-      fail("got " + str(state) + ", expected " + std::to_string(layout.heads * layout.head_size()) + " F32");
-    const auto planned = sequences_.find(sequence);
-    if (planned == sequences_.end()) fail("sequence " + std::to_string(sequence) + " is not planned");
-    int64_t& before = found->passed[sequence];
-    if (const int64_t next = next_counted(before, planned->second.n_tokens); passed != next || passed == before)
-      fail("sequence " + std::to_string(sequence) + " after " + std::to_string(passed) + " tokens, expected " +
-           std::to_string(next) + kBug);
-    before = passed;
-    if (!found->tables) found->tables.emplace(layout, plan_.n_passes, static_cast<int64_t>(plan_.prompt_ids.size()));
-    if (state.device != Device::Host && !device_) fail("got a state that is not on the host, without its device");
-    const Storage copy = state.device == Device::Host ? Storage() : fetched(*device_, device_->mark(), state);
-    const Tensor on_host = state.device == Device::Host ? state : copy.tensor();
-    Provenance at = place_of(sequence, passed);
-    found->tables->add(on_host, at, pool_);
-    const auto repeats = plan_.repeats.find(sequence);
-    if (repeats == plan_.repeats.end()) return;
-    for (const Repeat& repeat : repeats->second) {
-      at.pass = repeat.pass;
-      found->passed[repeat.sequence] = passed;
-      found->tables->add(on_host, at, pool_);
+    if (found->done || found->waiting) fail("got a state after the layer was finished");
+    std::vector<Tensor> counted;
+    std::vector<Segment> last_tokens;
+    for (const PassedState& s : states) {
+      check_place(*found, s);
+      counted.push_back(s.state);
+      last_tokens.push_back(last_token(s.sequence, s.passed));
+      for (const Repeat& repeat : repeats_of(s.sequence)) {
+        found->passed[repeat.sequence] = s.passed;
+        counted.push_back(s.state);
+        last_tokens.push_back(last_tokens.back());
+        last_tokens.back().sequence = repeat.sequence;
+        last_tokens.back().pass = repeat.pass;
+      }
     }
+    count(*found, counted, last_tokens);
   });
+}
+
+void StateObserver::count(Layer& layer, std::span<const Tensor> states, std::span<const Segment> last_tokens) {
+  if (states.empty()) return;
+  if (states.front().device != Device::Host) {
+    if (!device_) fail("got a state that is not on the host, without a device that counts it");
+    if (!ranks_) ranks_.emplace(plan_);
+    if (!layer.on_device) layer.on_device.emplace(*device_, layer.layout, *ranks_);
+    layer.on_device->add(states, last_tokens);
+    return;
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Segment& last = last_tokens[i];
+    on_host(layer).add(states[i], {last.pass, last.prompt, last.prompt_offset, last.first_position, 0, 0}, pool_);
+  }
 }
 
 uint64_t StateObserver::expected() const {
@@ -85,25 +123,40 @@ void StateObserver::check_counted(const Layer& layer) const {
   }
 }
 
-void StateObserver::layer_done(int layer) {
-  const auto found = std::ranges::find(layers_, layer, [](const Layer& l) { return l.layout.layer; });
-  if (found == layers_.end() || found->done) return;
-  check_counted(*found);
-  if (!found->tables)
-    found->tables.emplace(found->layout, plan_.n_passes, static_cast<int64_t>(plan_.prompt_ids.size()));
-  if (const NonFinite* first = found->tables->first_non_finite()) {
+void StateObserver::finish(Layer& layer) {
+  layer.waiting = false;
+  StateTables& tables = on_host(layer);
+  if (layer.on_device) layer.on_device->fold_into(tables, pool_);
+  if (const NonFinite* first = tables.first_non_finite()) {
     const Provenance& at = first->where;
-    fail(label(found->layout) + ", head " + std::to_string(at.head) + ": " + (first->is_nan ? "NaN" : "infinity") +
+    fail(label(layer.layout) + ", head " + std::to_string(at.head) + ": " + (first->is_nan ? "NaN" : "infinity") +
          " in prompt " + quoted(plan_.prompt_ids[static_cast<size_t>(at.prompt)]) + " after token " +
          std::to_string(at.token) + " (pass " + std::to_string(at.pass) + ", position " + std::to_string(at.position) +
          "); expected finite values: is the checkpoint damaged, or its format misread?");
   }
-  found->done = {found->layout, found->tables->encode()};
-  found->tables.reset();
-  found->passed.clear();
+  layer.done = {layer.layout, tables.encode()};
+  layer.tables.reset();
+  layer.on_device.reset();
+  layer.passed.clear();
+}
+
+void StateObserver::finish_waiting() {
+  for (Layer& layer : layers_)
+    if (layer.waiting) finish(layer);
+}
+
+void StateObserver::layer_done(int layer) {
+  finish_waiting();  // of the layer before, while the device works on this one
+  Layer* found = layer_of(layer);
+  if (!found || found->done) return;
+  check_counted(*found);
+  if (!found->on_device) return finish(*found);
+  found->on_device->close();
+  found->waiting = true;
 }
 
 std::vector<StateStatistics> StateObserver::lend_finished() {
+  finish_waiting();
   std::vector<StateStatistics> finished;
   for (Layer& layer : layers_) {
     if (!layer.done) break;
@@ -126,6 +179,7 @@ void StateObserver::restore(std::vector<StateStatistics> earlier) {
 }
 
 std::vector<StateStatistics> StateObserver::take() {
+  finish_waiting();
   std::vector<StateStatistics> states;
   for (Layer& layer : layers_) {
     if (!layer.done) fail(label(layer.layout) + " was never finished");

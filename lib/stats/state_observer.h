@@ -8,7 +8,9 @@
 
 #include "base/thread_pool.h"
 #include "ops/ops.h"
+#include "stats/device_tables.h"
 #include "stats/observer.h"
+#include "stats/row_ranks.h"
 #include "stats/state_statistics.h"
 #include "stats/state_tables.h"
 
@@ -20,10 +22,10 @@ class StateObserver final : public StateCounter {
   StateObserver(const ModelSpec& spec, const ObservationPlan& plan, ThreadPool& pool, Ops* device);
 
   /// Throws Error for a layer, a sequence or a place that is not to come now.
-  void count_state(int layer, int64_t sequence, int64_t passed, const Tensor& state) override;
+  void count_states(int layer, std::span<const PassedState> states) override;
 
-  /// Throws Error when some planned state of the layer was not counted, or one holds infinity or NaN. Layers without a
-  /// state are passed over.
+  /// Throws Error when some planned state of the layer was not counted, or one holds infinity or NaN; of those on a
+  /// device that is known when the next layer is done. Layers without a state are passed over.
   void layer_done(int layer);
 
   /// As those of the Observer.
@@ -42,6 +44,8 @@ class StateObserver final : public StateCounter {
     StateLayout layout;
     std::map<int64_t, int64_t> passed{};  // of each sequence, at its last count
     std::optional<StateTables> tables{};
+    std::optional<DeviceTables> on_device{};  // until these are added to the tables
+    bool waiting = false;                     // its layer is done, counted on the device and not yet fetched
     std::optional<StateStatistics> done{};
   };
   struct PlannedSequence {
@@ -49,13 +53,22 @@ class StateObserver final : public StateCounter {
     int64_t n_tokens = 0;
   };
 
-  Provenance place_of(int64_t sequence, int64_t passed) const;
+  /// Of a state: the token that it has seen last.
+  Segment last_token(int64_t sequence, int64_t passed) const;
+  std::span<const Repeat> repeats_of(int64_t sequence) const;
+  Layer* layer_of(int layer);
+  StateTables& on_host(Layer& layer);
+  void check_place(Layer& layer, const PassedState& state);
+  void count(Layer& layer, std::span<const Tensor> states, std::span<const Segment> last_tokens);
+  void finish(Layer& layer);
+  void finish_waiting();
   void check_counted(const Layer& layer) const;
   uint64_t expected() const;
 
   const ObservationPlan& plan_;
   ThreadPool& pool_;
   Ops* device_;
+  std::optional<RowRanks> ranks_;  // once a state is not on the host
   std::map<int64_t, PlannedSequence> sequences_;
   std::vector<Layer> layers_;  // ascending
 };

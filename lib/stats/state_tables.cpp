@@ -46,15 +46,29 @@ uint16_t StateTables::Head::add(const float* x, int64_t n, const Provenance& at)
   };
   if (!finite) {
     const Provenance place = place_of([](uint16_t code) { return code >= kInfinity; });
-    if (!non_finite || place < non_finite->where) non_finite = {place, code_of(x[place.channel]) > kInfinity};
+    keep_non_finite({place, code_of(x[place.channel]) > kInfinity});
   }
   const bool any = finite || std::any_of(x, x + n, [](float v) { return code_of(v) < kInfinity; });
   if (!any || (seen && largest < absmax)) return largest;
-  const Provenance place = place_of([&](uint16_t code) { return code == largest; });
-  if (!seen || largest > absmax || place < where) where = place;
-  absmax = largest;
-  seen = true;
+  keep_absmax(largest, place_of([&](uint16_t code) { return code == largest; }));
   return largest;
+}
+
+void StateTables::Head::keep_absmax(uint16_t code, const Provenance& at) {
+  if (seen && (code < absmax || (code == absmax && !(at < where)))) return;
+  absmax = code;
+  where = at;
+  seen = true;
+}
+
+void StateTables::Head::keep_non_finite(const NonFinite& found) {
+  if (!non_finite || found.where < non_finite->where) non_finite = found;
+}
+
+void StateTables::Head::add(const CountedHead& counted) {
+  for (size_t c = 0; c < kCodes; ++c) codes[c] += counted.codes[c];
+  if (counted.absmax) keep_absmax(*counted.absmax, counted.where);
+  if (counted.non_finite) keep_non_finite(*counted.non_finite);
 }
 
 void StateTables::add(const Tensor& state, const Provenance& at, ThreadPool& pool) {
@@ -74,6 +88,19 @@ void StateTables::add(const Tensor& state, const Provenance& at, ThreadPool& poo
   uint16_t& prompt = prompt_absmax_[static_cast<size_t>((at.pass - 1) * n_prompts_ + at.prompt)];
   prompt = std::max(prompt, code);
   ++n_states_;
+}
+
+void StateTables::add(const CountedSite& counted, ThreadPool& pool) {
+  pool.parallel_for(layout_.heads, [&](int64_t head, int) {
+    heads_[static_cast<size_t>(head)].add(counted.heads[static_cast<size_t>(head)]);
+  });
+  const auto raise = [](std::vector<uint16_t>& to, const std::vector<uint16_t>& codes) {
+    to.resize(std::max(to.size(), codes.size()));
+    for (size_t i = 0; i < codes.size(); ++i) to[i] = std::max(to[i], codes[i]);
+  };
+  raise(position_absmax_, counted.position_absmax);
+  raise(prompt_absmax_, counted.prompt_absmax);
+  n_states_ += counted.n_tokens;
 }
 
 const NonFinite* StateTables::first_non_finite() const {

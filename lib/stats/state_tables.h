@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.h"
 #include "stats/head_tables.h"
+#include "stats/site_tables.h"
 #include "stats/state_statistics.h"
 #include "tensor/tensor.h"
 
@@ -18,6 +19,9 @@ class StateTables {
 
   /// A state on the host, F32, and the place of the last token that it has seen. Heads are shared out to the threads.
   void add(const Tensor& state, const Provenance& at, ThreadPool& pool);
+
+  /// Adds what was counted elsewhere, of the same layer and prompts.
+  void add(const CountedSite& counted, ThreadPool& pool);
 
   /// Infinity or NaN with the smallest place over all heads, or null.
   const NonFinite* first_non_finite() const;
@@ -35,6 +39,9 @@ class StateTables {
     bool seen = false;  // anything finite
     std::optional<NonFinite> non_finite;
     uint16_t add(const float* x, int64_t n, const Provenance& at);
+    void add(const CountedHead& counted);
+    void keep_absmax(uint16_t code, const Provenance& at);
+    void keep_non_finite(const NonFinite& found);
     HeadStatistics encode() const;
   };
 

@@ -34,7 +34,7 @@ TEST(Run, TakesWhatThePlanSaysAndUsesMostOfIt) {
       EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
       if (ran.last_counted_layer == 0) continue;  // it ends with its cache: no feed-forward runs
       constexpr double kLeast = 0.38;             // where queries share one head of keys
-      constexpr double kSmall = 256 << 10;        // set aside for small arrays: more than the smallest models take at all
+      constexpr double kSmall = 256 << 10;  // set aside for small arrays: more than the smallest models take at all
       EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * (most - kSmall))
           << "of " << most << " bytes " << ran.memory.temporaries_peak << " were used";
     }

@@ -63,6 +63,10 @@ class ShadowOps final : public EachOp<ShadowOps> {
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override {
     inner_.accumulate(x, tables, rows);  // the tables are the reference's
   }
+  void do_count_states(std::span<const Tensor> states, const TapTables& tables,
+                       std::span<const TapRows> rows) override {
+    inner_.count_states(states, tables, rows);
+  }
 
  private:
   friend EachOp;

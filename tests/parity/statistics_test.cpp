@@ -1,5 +1,5 @@
-// Ops::accumulate: every word of the tables against sums and maxima in double, over shapes, kinds of values and ways to
-// divide the rows.
+// Ops::accumulate and Ops::count_states: every word of the tables against sums and maxima in double, over shapes, kinds
+// of values and ways to divide the rows.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +10,7 @@
 namespace kvcal::test {
 namespace {
 
+constexpr TapSums kMoments = TapSums::Moments, kEnergy = TapSums::Energy, kNone = TapSums::None;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinite = std::numeric_limits<double>::infinity();
 
 /// Octave and significand of a finite bf16 value: |x| = m 2^(max(octave, 1) - 134).
@@ -75,7 +76,7 @@ class Expected {
     const auto found = absmax_.try_emplace(h, first).first;
     found->second = std::min(found->second, first);
     const uint64_t top = code_of(std::get<0>(first));
-    ++words_[size_t(at_.token_octaves + h * 256) + top / 128];
+    if (shape_.kept != kNone) ++words_[size_t(at_.token_octaves + h * 256) + top / 128];
     raise(at_.cells + cell, top);
     int64_t bucket = 0;
     while (int64_t{1} << bucket <= position) ++bucket;
@@ -91,10 +92,11 @@ class Expected {
   }
 
   void add_moments(double x, int64_t h, int64_t c) {
+    if (shape_.kept == kNone) return;
     const auto [octave, m] = split(x);
     const int64_t sums = shape_.sums(), from = at_.moments + (octave * shape_.heads + h) * sums * shape_.width + c;
     const double added[4] = {1, m, m * m, std::signbit(x) ? -m : m};
-    if (shape_.energy_only) {
+    if (shape_.kept == kEnergy) {
       words_[size_t(from)] += static_cast<uint64_t>(m * m);
       return;
     }
@@ -156,6 +158,17 @@ std::vector<TapRows> pieces(int64_t tokens, int64_t piece, int64_t cells, int64_
   return rows;
 }
 
+void expect_equal(Ops& ops, const TapTables& tables, const std::vector<uint64_t>& right) {
+  const Storage words(tables.words.view.shape, DType::U64);
+  ops.download(tables.words, words.tensor());
+  size_t wrong = 0;
+  for (size_t i = 0; i < right.size(); ++i)
+    if (words.tensor().as<uint64_t>()[i] != right[i] && wrong++ < 5)
+      ADD_FAILURE() << part_of(layout_of(tables.shape), i) << ", word " << i << ": " << words.tensor().as<uint64_t>()[i]
+                    << ", expected " << right[i];
+  EXPECT_EQ(wrong, 0U);
+}
+
 struct Case {
   TapShape shape;
   int64_t tokens, piece;
@@ -178,15 +191,34 @@ void check(const Case& c, Kind kind, DType dtype, int n_calls = 1) {
     for (double& r : rounded) r = round_to(Precision::BF16, r);
     expected.add(rounded, rows);
   }
-  const Storage words(tables.words.view.shape, DType::U64);
-  ops->download(tables.words, words.tensor());
-  const std::vector<uint64_t> right = expected.words();
-  size_t wrong = 0;
-  for (size_t i = 0; i < right.size(); ++i)
-    if (words.tensor().as<uint64_t>()[i] != right[i] && wrong++ < 5)
-      ADD_FAILURE() << part_of(layout_of(c.shape), i) << ", word " << i << ": " << words.tensor().as<uint64_t>()[i]
-                    << ", expected " << right[i];
-  EXPECT_EQ(wrong, 0U);
+  expect_equal(*ops, tables, expected.words());
+}
+
+/// The same of states: each a row of its own, some shown twice in one call.
+void check_states(const TapShape& shape, Kind kind, int64_t n_states) {
+  SCOPED_TRACE(testing::Message() << "heads " << shape.heads << ", width " << shape.width << ", states " << n_states
+                                  << ", kind " << int(kind));
+  const auto ops = backend(Precision::BF16);
+  const TapTables tables = ops->tap_tables(shape);
+  Expected expected(shape);
+  std::vector<Values> shown;
+  for (int64_t i = 0; i < n_states; ++i)
+    shown.push_back(values({shape.heads, shape.width}, DType::F32, made_up(kind, shape, 1, uint32_t(23 + i))));
+  std::vector<Tensor> states;
+  std::vector<TapRows> rows;
+  for (int64_t i = 0; i < n_states + n_states / 2; ++i) {
+    const Values& x = shown[size_t(i % n_states)];
+    states.push_back(ops->upload(x.tensor()));
+    rows.push_back({i, 1, 64 * i - (i > 0 ? 1 : 0), i % shape.cells, 1000000 - 37 * i, 1});
+    std::vector<double> rounded = x.real;
+    for (double& r : rounded) r = round_to(Precision::BF16, r);
+    TapRows alone = rows.back();
+    alone.row = 0;
+    expected.add(rounded, std::vector<TapRows>{alone});
+  }
+  ops->count_states(states, tables, rows);
+  ops->end_batch();
+  expect_equal(*ops, tables, expected.words());
 }
 
 constexpr Kind kKinds[] = {Kind::Normal,   Kind::Outliers, Kind::Zeros, Kind::Denormals,
@@ -194,11 +226,11 @@ constexpr Kind kKinds[] = {Kind::Normal,   Kind::Outliers, Kind::Zeros, Kind::De
 
 // Few rows, one, more than are summed between two flushes; odd, narrow, wide heads; one head and many; pairs of both
 // kinds, over all channels or some.
-const Case kShapes[] = {{{1, 1, 0, false, false, 1}, 1, 1},     {{2, 80, 40, false, false, 6}, 300, 70},
-                        {{1, 96, 16, true, false, 2}, 64, 256}, {{1, 576, 32, true, false, 3}, 270, 100},
-                        {{3, 33, 5, false, false, 4}, 45, 1},   {{2, 256, 128, false, false, 1}, 33, 5},
-                        {{7, 64, 0, false, true, 5}, 257, 100}, {{2, 130, 0, false, true, 2}, 100, 99},
-                        {{17, 24, 8, false, false, 9}, 31, 10}, {{1, 128, 0, false, true, 1}, 513, 600}};
+const Case kShapes[] = {{{1, 1, 0, false, kMoments, 1}, 1, 1},     {{2, 80, 40, false, kMoments, 6}, 300, 70},
+                        {{1, 96, 16, true, kMoments, 2}, 64, 256}, {{1, 576, 32, true, kMoments, 3}, 270, 100},
+                        {{3, 33, 5, false, kMoments, 4}, 45, 1},   {{2, 256, 128, false, kMoments, 1}, 33, 5},
+                        {{7, 64, 0, false, kEnergy, 5}, 257, 100}, {{2, 130, 0, false, kEnergy, 2}, 100, 99},
+                        {{17, 24, 8, false, kMoments, 9}, 31, 10}, {{1, 128, 0, false, kEnergy, 1}, 513, 600}};
 
 TEST(Statistics, equal_sums_and_maxima) {
   for (const Case& c : kShapes) check(c, Kind::Normal, DType::BF16);
@@ -206,37 +238,42 @@ TEST(Statistics, equal_sums_and_maxima) {
 
 TEST(Statistics, values_of_every_kind) {
   for (const Kind kind : kKinds) {
-    check({{2, 40, 20, false, false, 3}, 100, 30}, kind, DType::BF16);
-    check({{2, 40, 0, false, true, 3}, 100, 30}, kind, DType::F32);
+    check({{2, 40, 20, false, kMoments, 3}, 100, 30}, kind, DType::BF16);
+    check({{2, 40, 0, false, kEnergy, 3}, 100, 30}, kind, DType::F32);
   }
 }
 
 TEST(Statistics, rounds_f32_first) {
-  for (const Kind kind : kKinds) check({{3, 48, 24, true, false, 2}, 70, 33}, kind, DType::F32);
+  for (const Kind kind : kKinds) check({{3, 48, 24, true, kMoments, 2}, 70, 33}, kind, DType::F32);
 }
 
 TEST(Statistics, calls_add_up) {
-  check({{2, 48, 24, false, false, 4}, 90, 20}, Kind::Normal, DType::BF16, 3);
-  check({{2, 48, 24, false, false, 4}, 90, 20}, Kind::Ties, DType::BF16, 3);
+  check({{2, 48, 24, false, kMoments, 4}, 90, 20}, Kind::Normal, DType::BF16, 3);
+  check({{2, 48, 24, false, kMoments, 4}, 90, 20}, Kind::Ties, DType::BF16, 3);
 }
 
 // A block of the CUDA kernel then takes more rows than it sums up between two flushes.
-TEST(Statistics, many_rows) { check({{2, 3, 1, false, false, 7}, 17000, 997}, Kind::Normal, DType::BF16); }
+TEST(Statistics, many_rows) { check({{2, 3, 1, false, kMoments, 7}, 17000, 997}, Kind::Normal, DType::BF16); }
 
 TEST(Statistics, a_packed_sum_of_the_largest_significands) {
   const auto ops = backend(Precision::BF16);
-  const TapShape shape{1, 1, 0, false, false, 1};
+  const TapShape shape{1, 1, 0, false, kMoments, 1};
   const TapTables tables = ops->tap_tables(shape);
   const std::vector<TapRows> rows = {{0, 256, 0, 0, 0, 1}};
   const Values x = values({256, 1, 1}, DType::BF16, std::vector<double>(256, -255.0));
   Expected expected(shape);
   expected.add(x.real, rows);
   ops->accumulate(ops->upload(x.tensor()), tables, rows);
-  const Storage words(tables.words.view.shape, DType::U64);
-  ops->download(tables.words, words.tensor());
-  const std::vector<uint64_t> right = expected.words();
-  for (size_t i = 0; i < right.size(); ++i)
-    ASSERT_EQ(words.tensor().as<uint64_t>()[i], right[i]) << part_of(layout_of(shape), i);
+  expect_equal(*ops, tables, expected.words());
+}
+
+// Heads of less than a warp, of several blocks of the CUDA kernel and a part of one, and one head that is a whole
+// layer's.
+TEST(Statistics, states) {
+  for (const Kind kind : kKinds) check_states({3, 35, 0, false, kNone, 4}, kind, 5);
+  check_states({2, 128 * 128, 0, false, kNone, 1}, Kind::Normal, 2);
+  check_states({1, 40000, 0, false, kNone, 2}, Kind::Broken, 3);
+  check_states({1, 40000, 0, false, kNone, 2}, Kind::Ties, 1);
 }
 
 }  // namespace

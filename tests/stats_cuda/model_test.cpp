@@ -30,9 +30,11 @@ class TwoObservers final : public KvTap, public StateCounter {
     return host_.latent(cache, row, batch);
   }
   StateCounter* state_counter() override { return host_.state_counter() ? this : nullptr; }
-  void count_state(int layer, int64_t sequence, int64_t passed, const Tensor& state) override {
-    device_.state_counter()->count_state(layer, sequence, passed, ops_.upload(state));
-    host_.state_counter()->count_state(layer, sequence, passed, state);
+  void count_states(int layer, std::span<const PassedState> states) override {
+    std::vector<PassedState> there(states.begin(), states.end());
+    for (PassedState& s : there) s.state = ops_.upload(s.state);
+    device_.state_counter()->count_states(layer, there);
+    host_.state_counter()->count_states(layer, states);
   }
   void layer_done(int layer) override {
     host_.layer_done(layer);

@@ -138,14 +138,14 @@ TEST_F(OpsChecks, DeltaRuleAndExperts) {
 }
 
 TEST_F(OpsChecks, Accumulate) {
-  const TapShape shape{2, 8, 4, false, false, 3};
+  const TapShape shape{2, 8, 4, false, TapSums::Moments, 3};
   const TapTables tables = op->tap_tables(shape);
   const Tensor x = make({5, 2, 8});
   const auto refused = [&](const Tensor& t, const std::vector<TapRows>& rows, const std::vector<std::string>& parts) {
     expect([&] { op->accumulate(t, tables, rows); }, parts);
   };
   op->accumulate(x, tables, std::vector<TapRows>{{0, 2, 7, 2, 0, 1}, {2, 3, 0, 0, 5, 4}});
-  refused(make({5, 2, 9}), {{0, 5}}, {"accumulate", "F32 [5, 2, 9]", "2 heads of 8"});
+  refused(make({5, 2, 9}), {{0, 5}}, {"counting into tables", "F32 [5, 2, 9]", "2 heads of 8"});
   refused(make({5, 2, 8}, DType::F16), {{0, 5}}, {"F16 [5, 2, 8]", "BF16 or F32"});
   refused(x, {{0, 4}}, {"are 4 of x F32 [5, 2, 8]"});
   refused(x, {{0, 3}, {2, 2}}, {"rows 2 to 4", "expected rows from 3"});
@@ -160,6 +160,31 @@ TEST_F(OpsChecks, Accumulate) {
   others.shape.cells = 2;
   expect([&] { op->accumulate(x, others, std::vector<TapRows>{{0, 5}}); }, {"tables U64", "do not fit x"});
   op->accumulate(make({0, 2, 8}), tables, {});
+}
+
+TEST_F(OpsChecks, CountStates) {
+  const TapTables tables = op->tap_tables({2, 8, 0, false, TapSums::None, 3});
+  const Tensor state = make({2, 4, 2}, DType::F32);
+  const auto refused = [&](const std::vector<Tensor>& states, const std::vector<TapRows>& rows,
+                           const std::vector<std::string>& parts) {
+    expect([&] { op->count_states(states, tables, rows); }, parts);
+  };
+  op->count_states(std::vector<Tensor>{state, state}, tables,
+                   std::vector<TapRows>{{0, 1, 63, 2, 63}, {1, 1, 99, 0, 9}});
+  op->count_states({}, tables, {});
+  refused({state}, {}, {"1 states, 0 descriptions"});
+  refused({make({2, 4, 3}, DType::F32)}, {{0, 1}}, {"F32 [2, 4, 3]", "2 heads of 8 numbers"});
+  refused({make({2, 4, 2}, DType::BF16)}, {{0, 1}}, {"BF16 [2, 4, 2]", "numbers, F32"});
+  refused({state}, {{0, 2}}, {"rows 0 to 2", "expected one"});
+  refused({state, state}, {{0, 1}, {0, 1}}, {"expected rows from 1"});
+  refused({state}, {{0, 1, 0, 3}}, {"in cell 3"});
+  expect([&] { op->accumulate(make({1, 2, 8}), tables, std::vector<TapRows>{{0, 1}}); }, {"tables of states"});
+  const TapTables of_keys = op->tap_tables({2, 8, 0, false, TapSums::Energy, 3});
+  expect(
+      [&] {
+        op->count_states(std::vector<Tensor>{state}, of_keys, std::vector<TapRows>{{0, 1}});
+      },
+      {"tables that are not of states"});
 }
 
 TEST_F(OpsChecks, EveryOpTakesAnEmptyBatch) {

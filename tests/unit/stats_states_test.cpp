@@ -60,7 +60,8 @@ void show_states(StateCounter& counter, int layer, const ObservationPlan& plan, 
   for (const Planned& s : sequences_of(plan))
     for (int64_t passed = 0; passed < s.n_tokens;) {
       passed = next_counted(passed, s.n_tokens);
-      counter.count_state(layer, s.sequence, passed, state_of(s.sequence, passed, number).tensor());
+      const Storage state = state_of(s.sequence, passed, number);
+      counter.count_states(layer, std::vector<PassedState>{{s.sequence, passed, state.tensor()}});
     }
 }
 
@@ -137,7 +138,8 @@ TEST(CountedStates, WhatIsMissingTwiceOrElsewhereIsAnError) {
   const auto count = [&](std::vector<std::pair<int64_t, int64_t>> counted, const Storage& what, int layer = 0) {
     return message_of([&] {
       StateObserver observer(hybrid_spec(), plan, pool, nullptr);
-      for (const auto& [sequence, passed] : counted) observer.count_state(layer, sequence, passed, what.tensor());
+      for (const auto& [sequence, passed] : counted)
+        observer.count_states(layer, std::vector<PassedState>{{sequence, passed, what.tensor()}});
       observer.layer_done(0);
     });
   };
