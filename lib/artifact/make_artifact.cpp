@@ -156,7 +156,7 @@ ArtifactState state_from(const StateStatistics& state, const RunRecord& run, con
   for (const HeadStatistics& head : counts.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
   for (const uint16_t code : counts.position_absmax) out.absmax_by_position.push_back(magnitude_of(code));
   const NumberFormat& e4m3 = number_format("fp8_e4m3");
-  const float range = out.absmax > 0 ? out.absmax / static_cast<float>(e4m3.max) : 1.0F;
+  const float range = out.absmax > 0 ? scale_rounded_up(static_cast<double>(out.absmax) / e4m3.max) : 1.0F;
   for (const HeadStatistics& head : counts.heads) {
     const HeadError at_one = error_of(head.histogram, e4m3, 1.0F), at_range = error_of(head.histogram, e4m3, range);
     const auto raise = [](float& to, double from) { to = std::max(to, static_cast<float>(from)); };

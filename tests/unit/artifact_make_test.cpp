@@ -1,6 +1,8 @@
 // What make_artifact puts into the file, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "unit/solve_synthetic.h"
 #include "unit/solved_artifact.h"
 
@@ -40,6 +42,33 @@ TEST(MakeArtifact, TellsWhatWasMeasuredAndWhere) {
   EXPECT_EQ(layer.value.where.token, head.where.token);
   EXPECT_EQ(layer.value.where.channel, head.where.channel);
   EXPECT_EQ(layer.value.where.pass, head.where.pass);
+}
+
+// 11 / 448 is nearer to a smaller float: there the largest number would be clipped, and all its energy be lost.
+TEST(MakeArtifact, NothingOfAStateIsClippedAtItsRange) {
+  for (const float largest : {11.0F, 3.546875F, 5.0625F, 0.0F}) {
+    Statistics statistics = synthetic_statistics(ordinary_run());
+    StateStatistics state;
+    state.layout = {0, "gated_delta_net", 1, 2, 2};
+    state.counts.n_tokens = 1;
+    state.counts.heads.resize(1);
+    MagnitudeHistogram& h = state.counts.heads[0].histogram;
+    h.zeros = largest > 0 ? 2 : 4;
+    const auto code = static_cast<uint16_t>(std::bit_cast<uint32_t>(largest) >> 16);
+    if (largest > 0) h.counts = {{static_cast<uint16_t>(code - 8), 1}, {code, 1}};
+    state.counts.heads[0].absmax = largest > 0 ? code : 0;
+    state.counts.heads[0].where.pass = 1;
+    state.counts.position_absmax = {state.counts.heads[0].absmax};
+    state.counts.prompt_absmax.assign(static_cast<size_t>(statistics.run.n_passes) * statistics.run.prompt_ids.size(),
+                                      0);
+    state.counts.prompt_absmax[0] = state.counts.heads[0].absmax;
+    statistics.states.push_back(state);
+    const ArtifactState& made = solved_artifact(statistics).state_layers.at(0);
+    EXPECT_EQ(made.absmax, largest);
+    EXPECT_EQ(made.error.lost_at_range, 0.0F) << largest;
+    EXPECT_EQ(made.error.lost_at_one, 0.0F) << largest;
+    EXPECT_EQ(made.error.clipped_at_one, 0.0F) << largest;
+  }
 }
 
 TEST(MakeArtifact, TiesGoToTheSmallestPlace) {
