@@ -201,6 +201,12 @@ std::vector<std::string> tags_from_json(const Json& json) {
   return tags;
 }
 
+bool is_kind_of_state(std::string_view kind) {
+  using enum LayerKind;
+  constexpr std::array kKinds = {GatedDeltaNet, KimiDeltaAttention, LightningAttention, Mamba, Mamba2};
+  return std::ranges::any_of(kKinds, [&](LayerKind k) { return name_of(k) == kind; });
+}
+
 std::vector<StateLayout> states_from_json(const Json& json) {
   std::vector<StateLayout> layouts;
   const Json* list = find_member(json, "states");
@@ -211,9 +217,14 @@ std::vector<StateLayout> states_from_json(const Json& json) {
       StateLayout l;
       l.layer = static_cast<int>(get_extent(state, "layer", 0));
       l.kind = get_string(state, "kind");
+      if (!is_kind_of_state(l.kind)) fail("key 'kind' is " + quoted(l.kind) + ", which no recurrent layer is of");
       l.heads = get_extent(state, "heads", 1);
       l.keys = get_extent(state, "keys", 1);
       l.values = get_extent(state, "values", 1);
+      // Each is read whole before they are checked together: once is bounded by the file.
+      if (!layouts.empty() && l.layer <= layouts.back().layer)
+        fail("layer " + std::to_string(l.layer) + " follows " + std::to_string(layouts.back().layer) +
+             ", expected ascending layers");
       return l;
     }));
   return layouts;

@@ -8,6 +8,7 @@
 #include "stats/state_observer.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_file.h"
+#include "stats/statistics_metadata.h"
 #include "unit/stats_fixture.h"
 
 namespace kvcal::stats_test {
@@ -180,6 +181,21 @@ TEST(CountedStates, AFileKeepsThemAndSaysSoInItsVersion) {
   ASSERT_EQ(read.states.size(), 2u);
   EXPECT_EQ(read.states[1].layout, with.states[1].layout);
   EXPECT_TRUE(file_bytes(read) == file_bytes(with));
+}
+
+// Each entry is read whole: what a file of a megabyte lists a hundred thousand times would fill the memory.
+TEST(CountedStates, MetadataListsALayerOnceAndKindsThatThereAre) {
+  const auto message = [](const std::function<void(Json&)>& change) {
+    Json json = parse_json(metadata_of(statistics_of(small_plan())));
+    change(json["states"]);
+    return message_of([&] { parse_metadata(json.dump()); });
+  };
+  EXPECT_EQ(message([](Json&) {}), "");
+  EXPECT_NE(message([](Json& states) { states.push_back(states[1]); }).find("expected ascending layers"),
+            std::string::npos);
+  EXPECT_NE(message([](Json& states) { std::swap(states[0], states[1]); }).find("ascending"), std::string::npos);
+  EXPECT_NE(message([](Json& states) { states[0]["kind"] = "\x1b[31mred\n"; }).find("which no recurrent layer is of"),
+            std::string::npos);
 }
 
 TEST(CountedStates, MergedPartsAreTheWhole) {
