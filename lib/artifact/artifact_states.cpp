@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "artifact/artifact_parts.h"
 #include "artifact/json_text.h"
 
@@ -5,6 +7,12 @@ namespace kvcal {
 namespace {
 
 constexpr int64_t kMostOfAny = int64_t{1} << 24;
+
+int64_t at_least_one(const Object& o, const char* key, int64_t most = std::numeric_limits<int64_t>::max()) {
+  const int64_t n = o.count(key, most);
+  if (n == 0) fail(member_at(o.where + key) + " is 0, expected at least 1");
+  return n;
+}
 
 Json state_error_json(const ArtifactStateError& e) {
   return {{"at_one", json_number(e.at_one)},
@@ -24,10 +32,10 @@ ArtifactState state_layer_from(const Object& o) {
   ArtifactState s;
   s.index = static_cast<int>(o.count("index", kMostOfAny));
   s.kind = o.string("kind");
-  s.heads = o.count("heads", kMostOfAny);
-  s.keys = o.count("keys", kMostOfAny);
-  s.values = o.count("values", kMostOfAny);
-  s.observations = static_cast<uint64_t>(o.count("observations"));
+  s.heads = at_least_one(o, "heads", kMostOfAny);
+  s.keys = at_least_one(o, "keys", kMostOfAny);
+  s.values = at_least_one(o, "values", kMostOfAny);
+  s.observations = static_cast<uint64_t>(at_least_one(o, "observations"));
   s.absmax = at_least_zero(o.at("absmax"), o.where + "absmax");
   s.absmax_per_head = floats(o, "absmax_per_head", at_least_zero);
   if (static_cast<int64_t>(s.absmax_per_head.size()) != s.heads)

@@ -124,6 +124,28 @@ struct MeasurementCheck {
   }
 };
 
+/// A state is counted at some places of each sequence. It has no scale, and what its largest magnitude says must fit as
+/// a site's does.
+void check_state(const Artifact& a, const ArtifactState& s, const std::string& path, Report& report) {
+  ArtifactSite site;
+  site.absmax = s.absmax;
+  site.absmax_per_head = s.absmax_per_head;
+  site.absmax_by_position = s.absmax_by_position;
+  site.where = s.where;
+  site.growth = s.growth;
+  ArtifactLayer layer;
+  layer.head_dim_k = s.keys * s.values;
+  const MeasurementCheck c{a, layer, site, path, report};
+  c.maxima();
+  c.place();
+  c.measured();
+  c.growth();
+  c.dependence();
+  if (const auto n_tokens = static_cast<uint64_t>(a.calibration.n_tokens); s.observations > n_tokens)
+    report.add("R11", path + ".observations", "the number of states counted",
+               "at most one for each of " + std::to_string(n_tokens) + " tokens", std::to_string(s.observations));
+}
+
 void check_calibration(const Artifact& a, Report& report) {
   const CalibrationInfo& c = a.calibration;
   const auto at_most = [&](const char* member, int64_t actual, int64_t limit, const char* whose) {
@@ -170,6 +192,8 @@ void check_measurements(const Artifact& a, Report& report) {
         s.observations(&s.site == &l.query ? n_tokens * n_readers(a, l) : n_tokens);
     }
   }
+  for (size_t i = 0; i < a.state_layers.size(); ++i)
+    check_state(a, a.state_layers[i], "state_layers[" + std::to_string(i) + "]", report);
   check_calibration(a, report);
 }
 

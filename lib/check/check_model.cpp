@@ -3,6 +3,7 @@
 #include <map>
 
 #include "check/artifact_checks.h"
+#include "stats/state_statistics.h"
 
 namespace kvcal {
 namespace {
@@ -93,6 +94,28 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
   }
 }
 
+/// A file without any is of a program that counted none.
+void check_states(const Artifact& a, const ModelIdentity& model, Report& report) {
+  const std::vector<StateLayout> layouts = state_layouts(model.spec);
+  for (size_t i = 0; i < a.state_layers.size(); ++i) {
+    const ArtifactState& s = a.state_layers[i];
+    const std::string path = "state_layers[" + std::to_string(i) + "]";
+    const auto layout = std::ranges::find(layouts, s.index, &StateLayout::layer);
+    if (layout == layouts.end()) {
+      report.add("M07", path + ".index", "the kind of layer " + std::to_string(s.index), "one without such a state",
+                 s.kind);
+      continue;
+    }
+    report.compare("M07", path + ".kind", "the kind of the layer", layout->kind, s.kind);
+    const auto number = [&](const char* member, int64_t expected, int64_t actual) {
+      report.compare("M06", path + "." + member, "the state's shape", std::to_string(expected), std::to_string(actual));
+    };
+    number("heads", layout->heads, s.heads);
+    number("keys", layout->keys, s.keys);
+    number("values", layout->values, s.values);
+  }
+}
+
 }  // namespace
 
 void check_model(const Artifact& a, const ModelIdentity& model, Report& report) {
@@ -101,6 +124,7 @@ void check_model(const Artifact& a, const ModelIdentity& model, Report& report) 
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);
   check_mtp_layers(a, model, report);
+  check_states(a, model, report);
 }
 
 }  // namespace kvcal
