@@ -64,6 +64,24 @@ uint64_t weight_bytes(const Run& run) {
   return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes) + streams;
 }
 
+/// How many sequences a batch has at most, of whichever of them a device gets: the shortest, as many as fill it. Where
+/// rows are kept by blocks, no device gets a part.
+size_t most_in_batch(const Run& run, const std::vector<Sequence>& list, int64_t chunk_tokens) {
+  size_t most = 0;
+  if (run.options.block > 0) {
+    for (const Batch& batch :
+         make_batches(list, run.sequences.prompts, chunk_tokens, 1, Cut::LongOnly, run.options.block))
+      most = std::max(most, batch.sequences.size());
+    return most;
+  }
+  std::vector<int64_t> lengths;
+  for (const Sequence& s : list) lengths.push_back(s.n_tokens);
+  std::ranges::sort(lengths);
+  for (int64_t tokens = 0; most < lengths.size() && (most == 0 || tokens + lengths[most] <= chunk_tokens); ++most)
+    tokens += lengths[most];
+  return most;
+}
+
 /// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
 /// with the next window of the convolution beside the last. Where states are rounded or counted, every sequence has
 /// one.
@@ -78,10 +96,7 @@ uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
             worst, layer_states(run.spec, static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
   if (!run.options.keeps_states) return worst;
   size_t most = 0;
-  for (const auto* list : run.groups())
-    for (const Batch& batch :
-         make_batches(*list, run.sequences.prompts, chunk_tokens, 1, Cut::LongOnly, run.options.block))
-      most = std::max(most, batch.sequences.size());
+  for (const auto* list : run.groups()) most = std::max(most, most_in_batch(run, *list, chunk_tokens));
   return worst + most * (recurrent + kPaddingBytes);
 }
 

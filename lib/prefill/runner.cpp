@@ -191,8 +191,9 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
 void Runner::run_batch(int layer, Block& block, Stream& s, size_t i, int64_t row) {
   const bool is_last = s.group.until == Until::LastKv && layer == model_.spec().last_counted_layer();
   // Where a state stands beside attention, what may be skipped would be the one that is counted.
-  const bool has_state = model_.spec().layers[static_cast<size_t>(layer)].has_long_state();
-  const Tail tail = is_last && !has_state ? Tail::Skip : Tail::Full;
+  const LayerSpec& l = model_.spec().layers[static_cast<size_t>(layer)];
+  const bool has_both = l.has_long_state() && (l.cache >= 0 || l.shares_cache >= 0);
+  const Tail tail = is_last && !has_both ? Tail::Skip : Tail::Full;
   const Batch& batch = s.batches[i];
   LayerStates& states = s.states.begin(layer);
   const Tensor x = s.load(i, row);

@@ -170,6 +170,22 @@ TEST(DevicePlan, EverySequenceOfABatchHasAStateWhereItIsRounded) {
   EXPECT_GE(plan_device_memory(spec, plan, options).states, uint64_t{2} * (3 << 20));
 }
 
+// Two devices are dealt every second sequence: one may get all that are short.
+TEST(DevicePlan, AShareOfTheSequencesMayHaveMoreInABatch) {
+  ModelSpec spec = some_model();
+  spec.layers[1].state_bytes = 3 << 20;
+  SequencePlan plan;
+  for (int64_t i = 0; i < 8; ++i) {
+    const int64_t n = i % 2 == 0 ? 230 : 60;
+    plan.prompts.push_back({std::to_string(i), std::vector<int32_t>(static_cast<size_t>(n)), 1});
+    plan.measured.push_back({i, 1, {{i, 0, n}}, n});
+  }
+  MemoryOptions options = device(139 * kGiB);
+  options.chunk_tokens = 256;
+  options.keeps_states = true;
+  EXPECT_GE(plan_device_memory(spec, plan, options).states, uint64_t{4} * (3 << 20));
+}
+
 TEST(DevicePlan, SequencesLongerThanABlockHaveRows) {
   SequencePlan plan = sequences(1, 200);
   plan.prompts.push_back({"a", std::vector<int32_t>(200), 1});
