@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -49,6 +50,13 @@ class AtOnce final : public ForwardingOps {
   std::unique_ptr<Ops> owned_;
 };
 
+/// Has every sequence of a batch keep its recurrent state, as calibrate does.
+class ShownStates final : public StateCounter {
+ public:
+  void count_states(int, std::span<const PassedState> states) override { n += states.size(); }
+  size_t n = 0;
+};
+
 struct Asked {
   int64_t chunk_tokens = 256;
   Precision precision = Precision::BF16;
@@ -92,6 +100,7 @@ inline Ran run(const std::string& name, const Asked& asked,
     memory.chunk_tokens = asked.chunk_tokens;
     memory.precision = asked.precision;
     memory.device = m.ops->device_memory();
+    memory.keeps_states = std::ranges::any_of(m.model->spec().layers, &LayerSpec::has_long_state);
     ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
     ran.last_counted_layer = m.model->spec().last_counted_layer();
     if (asked.place == ResidualPlace::Host) {
@@ -100,8 +109,10 @@ inline Ran run(const std::string& name, const Asked& asked,
     }
     EXPECT_EQ(ran.plan.residual_place, asked.place);
     RecordingTap seen;
-    DownloadingTap tap(*m.ops, seen);
+    ShownStates states;
+    DownloadingTap tap(*m.ops, seen, &states);
     Runner(*m.model, *m.ops, m.weights, ran.plan).run({{&sequences.measured, &tap}}, prompts);
+    EXPECT_EQ(states.n > 0, memory.keeps_states);
     for (auto& [key, recorded] : seen.seen) ran.seen[key] = recorded.bytes;
     ran.memory = m.ops->device_memory();
     ran.notes = m.ops->notes();

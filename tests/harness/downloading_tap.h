@@ -8,11 +8,12 @@ namespace kvcal {
 
 class DownloadingTap final : public KvTap {
  public:
-  DownloadingTap(Ops& op, KvTap& inner) : op_(op), inner_(inner) {}
+  DownloadingTap(Ops& op, KvTap& inner, StateCounter* states = nullptr) : op_(op), inner_(inner), states_(states) {}
   Tensor query(int cache, const Tensor& q, const Batch& b) override { return show(cache, q, b, &KvTap::query); }
   Tensor key(int cache, const Tensor& k, const Batch& b) override { return show(cache, k, b, &KvTap::key); }
   Tensor value(int cache, const Tensor& v, const Batch& b) override { return show(cache, v, b, &KvTap::value); }
   Tensor latent(int cache, const Tensor& x, const Batch& b) override { return show(cache, x, b, &KvTap::latent); }
+  StateCounter* state_counter() override { return states_; }
   void layer_done(int layer) override { inner_.layer_done(layer); }
 
  private:
@@ -25,6 +26,7 @@ class DownloadingTap final : public KvTap {
 
   Ops& op_;
   KvTap& inner_;
+  StateCounter* states_;
 };
 
 }  // namespace kvcal

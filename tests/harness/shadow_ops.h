@@ -166,8 +166,8 @@ class ShadowOps final : public EachOp<ShadowOps> {
   }
   KvRows copy(const KvRows& r) { return {there(r.key), there(r.value), r.n_tokens, r.max_tokens}; }
   ConvState copy(const ConvState& s) { return {there(s.window)}; }
-  DeltaState copy(const DeltaState& s) { return {there(s.s), s.stored}; }
-  SsmState copy(const SsmState& s) { return {there(s.s), s.stored}; }
+  DeltaState copy(const DeltaState& s) { return {there(s.s), s.stored, {}}; }
+  SsmState copy(const SsmState& s) { return {there(s.s), s.stored, {}}; }
 
   // ---------------------------------------------------------------- comparison
 

@@ -37,6 +37,28 @@ struct SampledCase {
 
 void PrintTo(const SampledCase& c, std::ostream* out) { *out << c.name; }
 
+/// Counted where they are: the same in any batches, and nearly what the processor has at those places.
+void expect_states(const std::vector<StateStatistics>& device, const std::vector<StateStatistics>& cut,
+                   const std::vector<StateStatistics>& host) {
+  ASSERT_EQ(device.size(), host.size());
+  for (size_t i = 0; i < host.size(); ++i) {
+    const SiteStatistics &on = device[i].counts, &expected = host[i].counts;
+    EXPECT_EQ(on.n_tokens, expected.n_tokens);
+    EXPECT_EQ(on.position_absmax, cut[i].counts.position_absmax);
+    EXPECT_EQ(on.prompt_absmax, cut[i].counts.prompt_absmax);
+    for (size_t h = 0; h < expected.heads.size(); ++h) {
+      EXPECT_EQ(on.heads[h].histogram.counts, cut[i].counts.heads[h].histogram.counts);
+      const float largest = magnitude_of(expected.heads[h].absmax);
+      EXPECT_NEAR(magnitude_of(on.heads[h].absmax), largest, 0.01F * largest) << "state " << i << ", head " << h;
+    }
+    ASSERT_EQ(on.position_absmax.size(), expected.position_absmax.size());
+    for (size_t p = 0; p < expected.position_absmax.size(); ++p) {
+      const float largest = magnitude_of(expected.position_absmax[p]);
+      EXPECT_NEAR(magnitude_of(on.position_absmax[p]), largest, 0.01F * largest) << "state " << i << ", bucket " << p;
+    }
+  }
+}
+
 class SampledModel : public testing::TestWithParam<SampledCase> {};
 
 TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
@@ -74,6 +96,7 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
       }
     }
   EXPECT_GE(n, host.caches.size() * kSampleRungs);
+  expect_states(device.states, cut.states, host.states);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, SampledModel,
