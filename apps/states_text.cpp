@@ -9,11 +9,6 @@ namespace {
 
 std::string magnitude(float x) { return formatted("%.4g", static_cast<double>(x)); }
 
-/// The last place against all before it.
-std::string with_position(const ArtifactGrowth& growth) {
-  return growth.position ? formatted("%+.0f %%", 100 * static_cast<double>(*growth.position)) : "-";
-}
-
 }  // namespace
 
 Lines states_text(const Artifact& artifact) {
@@ -23,13 +18,12 @@ Lines states_text(const Artifact& artifact) {
                {"state"},
                {"counted", Right, 2},
                {"absmax", Right},
-               {"by position", Right},
                {"E4M3 at 1.0", Right},
                {"at its range", Right, 1}},
               2);
   for (const ArtifactState& s : artifact.state_layers)
     table.add_row({std::to_string(s.index), s.kind, grouped(static_cast<int64_t>(s.observations)), magnitude(s.absmax),
-                   with_position(s.growth), share_in_percent(static_cast<double>(s.error.at_one)),
+                   share_in_percent(static_cast<double>(s.error.at_one)),
                    share_in_percent(static_cast<double>(s.error.at_range))});
   Lines text = table.text();
   text.add(

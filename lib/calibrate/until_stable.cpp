@@ -67,7 +67,8 @@ Statistics draw_prompts(Sweeper& sweeper, const std::vector<PromptTokens>& promp
   else
     listener.hear(Notice::Note, "stable with " + std::to_string(n) + " of " + std::to_string(all) +
                                     " prompts: the last " + std::to_string(n - before) +
-                                    " raised no absmax by more than " + percent_text(options.until_stable));
+                                    " raised no absmax of keys, values or queries by more than " +
+                                    percent_text(options.until_stable));
   return sum;
 }
 

@@ -14,23 +14,20 @@ std::string states_section(const ReportInput& input) {
                                                      {"largest", true},
                                                      {"prompt"},
                                                      {"position", true},
-                                                     {"by position", true},
                                                      {"E4M3 at 1.0", true},
                                                      {"at its range", true}});
   for (const ArtifactState& s : input.artifact.state_layers)
     table.add_row({std::to_string(s.index), escaped(s.kind), grouped(s.heads),
                    grouped(static_cast<int64_t>(s.observations)), figure_text(static_cast<double>(s.absmax)),
                    escaped(s.where.prompt), std::to_string(s.where.position),
-                   s.growth.position ? formatted("%+.0f %%", 100 * static_cast<double>(*s.growth.position)) : "-",
                    share_in_percent(static_cast<double>(s.error.at_one)),
                    share_in_percent(static_cast<double>(s.error.at_range))});
   return "<p>States were counted after 64, 256, 1,024, ... tokens of a sequence and at its end. No server takes a "
-         "scale "
-         "for them.</p>\n" +
+         "scale for them.</p>\n" +
          table.html() +
-         "<p class=\"help\">by position: the last place against all before it; a state that goes on growing forgets "
-         "slowly. E4M3: the relative error of one rounding of the numbers, without a scale and with one for the layer. "
-         "A server rounds again and again, and these errors add up: kvcal evaluate --state-dtype measures that.</p>\n";
+         "<p class=\"help\">E4M3: the relative error of one rounding of the numbers, without a scale and with one for "
+         "the layer. A server rounds again and again, and these errors add up: kvcal evaluate --state-dtype measures "
+         "that.</p>\n";
 }
 
 }  // namespace kvcal

@@ -61,12 +61,11 @@ TEST(Page, shows_recurrent_states_where_they_were_counted) {
   state.observations = 1234;
   state.absmax = 5.0625f;
   state.where.prompt = "<a>";
-  state.growth.position = 0.25f;
   state.error.at_one = 0.0312f;
   artifact.state_layers = {state};
   expect_sound(page());
   EXPECT_EQ(count(page(), "<section id=\"states\">"), 1U);
-  for (const char* cell : {"gated_delta_net", "1,234", "5.062", "&lt;a&gt;", "+25 %", "3.12 %"})
+  for (const char* cell : {"gated_delta_net", "1,234", "5.062", "&lt;a&gt;", "3.12 %"})
     EXPECT_NE(page().find(std::string(">") + cell + "<"), std::string::npos) << cell;
 }
 
