@@ -117,6 +117,12 @@ Lines pair_text(const PairEvidence& p, const Conclusion& c) {
                 " nats a token, " + counts);
 }
 
+std::string times_text(const Estimate& times) {
+  if (!times.interval || !is_open_above(times.value, times.interval->high)) return estimate_text(times);
+  const auto alone = [](double x) { return estimate_text({x, std::nullopt}); };
+  return alone(times.value) + " (95 %: " + alone(times.interval->low) + " or more)";
+}
+
 /// How far the unrounded cache is from itself, and the variants from that.
 Lines floor_text(const Conclusion& c) {
   if (c.floor.empty()) return {};
@@ -129,7 +135,7 @@ Lines floor_text(const Conclusion& c) {
                    (is_above   ? "above"
                     : is_below ? "below"
                                : "not shown to differ from") +
-                   " the floor" + (times ? ": " + estimate_text(*times) + " times its KL" : ", whose KL is 0"));
+                   " the floor" + (times ? ": " + times_text(*times) + " times its KL" : ", whose KL is 0"));
   }
   return text;
 }

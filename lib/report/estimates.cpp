@@ -24,6 +24,16 @@ std::string kl_estimate(const SavedEstimate& kl) {
   return figure_text(kl.value) + (i ? " (" + figure_text(i->first) + " to " + figure_text(i->second) + ")" : "");
 }
 
+bool is_open_above(double quotient, double high) {
+  constexpr double kMost = 10;
+  return high > kMost * quotient;
+}
+
+std::string times_estimate(const SavedEstimate& times) {
+  if (!times.interval || !is_open_above(times.value, times.interval->second)) return kl_estimate(times);
+  return figure_text(times.value) + " (" + figure_text(times.interval->first) + " or more)";
+}
+
 std::string slope_sentence(const std::optional<std::pair<double, double>>& interval, const std::string& estimate) {
   const bool is_undecided = !interval || (interval->first <= 0 && interval->second > 0);
   return (is_undecided          ? "whether the KL grows with the position is not decided: "

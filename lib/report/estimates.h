@@ -14,6 +14,13 @@ namespace kvcal {
 /// "0.0155 (0.0121 to 0.019)": with its interval, where it has one.
 std::string kl_estimate(const SavedEstimate& kl);
 
+/// Whether a quotient's interval has no upper end worth naming: on some draws of prompts there is nearly nothing to
+/// divide by.
+bool is_open_above(double quotient, double high);
+
+/// "20.4 (14.5 to 30.5)" times the floor's KL, or "1,390 (575 or more)".
+std::string times_estimate(const SavedEstimate& times);
+
 /// "the KL grows with the position, by 3e-08 (1e-08 to 5e-08) per 1,000 tokens"; `estimate` has the figures in words.
 std::string slope_sentence(const std::optional<std::pair<double, double>>& interval, const std::string& estimate);
 

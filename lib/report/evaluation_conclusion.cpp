@@ -19,7 +19,7 @@ std::string conclusion_text(const SavedEvaluation& evaluation) {
   for (const auto& [name, v] : c.variants) {
     const SavedEstimate* times = c.times_of(name);
     table.add_row({escaped(name), v.kl ? kl_estimate(*v.kl) : "not finite", share_estimate(v.top1),
-                   v.correct ? share_estimate(*v.correct) : "-", times ? kl_estimate(*times) : "-"});
+                   v.correct ? share_estimate(*v.correct) : "-", times ? times_estimate(*times) : "-"});
   }
   std::string pairs;
   for (const std::string& sentence : pair_sentences(c, escaped)) pairs += "<li>" + sentence + "</li>\n";

@@ -50,12 +50,12 @@ std::string stream_text(const Assessment& a) {
 }
 
 /// The answers come first: they are what a narrow screen shows.
-HtmlTable sites_table(std::string_view caption) {
+HtmlTable sites_table(std::string_view caption, const Artifact& artifact) {
   return {caption,
           {{"layer", true},
            {"site"},
            {"scale?"},
-           {"fp8"},
+           {kind_of_format(artifact)},
            {"attention", true},
            {"attention at 1.0", true},
            {"scale", true},
@@ -87,7 +87,8 @@ std::string limits_text(const AssessmentLimits& limits, Figure figure) {
 }
 
 // Every word of the table, in its order.
-std::string words(const AssessmentLimits& limits) {
+std::string words(const Artifact& artifact) {
+  const AssessmentLimits& limits = artifact.quantization.limits;
   std::string list = "<dl class=\"words\">\n";
   const auto add = [&](std::string_view word, const std::string& meaning) {
     list += "<dt>" + std::string(word) + "</dt><dd>" + meaning + "</dd>\n";
@@ -101,9 +102,9 @@ std::string words(const AssessmentLimits& limits) {
   add("query", "Measured for servers that round queries too. They occupy no cache and decide about no layer.");
   add("latent part, rope part", "The two parts of an MLA row, which share its scale.");
   add("scale?",
-      "Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine "
-      "or clipped.");
-  add("fp8",
+      "Does the scale matter? any: at 1.0 the site is not clearly worse. needed: its error at 1.0 is more than "
+      "1.75 times that at the scale and above a third of the limit (of a kl the roots are compared).");
+  add(kind_of_format(artifact),
       "Is the format fine here at this scale? fine: rounding does not ruin attention. keep16: attention is ruined, "
       "keep the layer in the model&#39;s dtype.");
   add("attention",
@@ -121,7 +122,10 @@ std::string words(const AssessmentLimits& limits) {
   add_figure(Figure::FlushedTokens, "Predicted: share of tokens whose values keep a few of their bits or become zero.");
   add(name_of(Figure::Clipped),
       "Some keys are beyond the largest number that is stored. Queries may look at just these: never fine.");
-  add("scale", "Real number = stored number times scale. A server that loads none uses 1.0.");
+  add("scale",
+      "Real number = stored number times scale. A server that loads none uses 1.0. That of keys allows for what "
+      "rotation "
+      "by position may add up from two channels, beyond the largest magnitude that was seen.");
   add("error",
       "Relative RMS of one round trip of the numbers, worst head. 2.65 % is ordinary for FP8 E4M3 and no fault; "
       "nothing is decided by it.");
@@ -137,7 +141,7 @@ std::string problems(const ReportInput& input) {
   const std::vector<ListedSite> sites = problem_sites(input.artifact);
   if (sites.empty())
     return "<p>" + badge(Fitness::Fine) + " No site needs anything: fine, and no worse at scale 1.0.</p>\n";
-  HtmlTable table = sites_table("Sites that need something, the worst first");
+  HtmlTable table = sites_table("Sites that need something, the worst first", input.artifact);
   for (size_t i = 0; i < std::min(sites.size(), kOpenProblems); ++i) add_site(table, input.artifact, sites[i]);
   std::string more;
   if (sites.size() > kOpenProblems)
@@ -147,7 +151,7 @@ std::string problems(const ReportInput& input) {
 }
 
 std::string all_sites(const ReportInput& input) {
-  HtmlTable table = sites_table("What the format does to each site, at its scale and at 1.0");
+  HtmlTable table = sites_table("What the format does to each site, at its scale and at 1.0", input.artifact);
   const std::vector<ListedSite> sites = listed_sites(input.artifact);
   for (const ListedSite& site : sites) add_site(table, input.artifact, site);
   return fold("All " + grouped(static_cast<int64_t>(sites.size())) + " sites", table.html());
@@ -155,8 +159,13 @@ std::string all_sites(const ReportInput& input) {
 
 }  // namespace
 
+std::string kind_of_format(const Artifact& artifact) {
+  const std::string& dtype = artifact.quantization.dtype;
+  return dtype.substr(0, dtype.find('_'));
+}
+
 std::string layers_section(const ReportInput& input) {
-  return problems(input) + all_sites(input) + words(input.artifact.quantization.limits);
+  return problems(input) + all_sites(input) + words(input.artifact);
 }
 
 }  // namespace kvcal

@@ -39,7 +39,7 @@ std::string row(const SavedEvaluation& e, const SavedVariant& v, bool is_shown) 
   cells += " | " + (c ? grouped(c->n_correct) + " of " + grouped(c->n_expected) : none) + " |";
   if (!has_floor(e)) return cells + "\n";
   const SavedEstimate* times = e.conclusion->times_of(v.name);
-  return cells + " " + (times ? kl_estimate(*times) : none) + " |\n";
+  return cells + " " + (times ? times_estimate(*times) : none) + " |\n";
 }
 
 std::string table(const ReportInput& input) {

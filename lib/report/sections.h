@@ -23,6 +23,9 @@ std::string evaluation_section(const ReportInput& input);
 std::string evidence_section(const ReportInput& input);
 std::string provenance_section(const ReportInput& input);
 
+/// "fp8", "int8": what the words of the answers call the format.
+std::string kind_of_format(const Artifact& artifact);
+
 /// Every layer's worst answer, as a row of cells.
 std::string layer_map(const ReportInput& input);
 

@@ -44,9 +44,11 @@ void count_layer(const ArtifactLayer& layer, Answers& c) {
     c.unsettled.push_back(layer.index);
 }
 
-std::string meaning(ScaleNeed scale) {
-  return scale == ScaleNeed::Any ? "At scale 1.0 no layer is clearly worse."
-                                 : "At scale 1.0 some layers are clearly worse: the server must load these scales.";
+std::string scales_meaning(const Answers& c) {
+  if (c.worst_scale() == ScaleNeed::Any) return "At scale 1.0 no layer is clearly worse.";
+  return c.needed.empty()
+             ? "At scale 1.0 some layers are clearly worse, all of them among those to leave in the model's dtype."
+             : "At scale 1.0 some layers are clearly worse: the server must load these scales.";
 }
 
 /// `all`: of no layer it is fine.
@@ -93,7 +95,9 @@ std::string items_for(const Answers& c, const ReportInput& input) {
   if (const std::string delivery = delivery_text(artifact); !delivery.empty()) add("Scales: " + escaped(delivery));
   if (!c.needed.empty())
     add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges_text(c.needed) +
-        ": a server that does not find them uses 1.0, mostly without a warning. " + without);
+        ", which <code>kvcal export</code> writes for it: a server that does not find them uses 1.0, mostly without a "
+        "warning. " +
+        without);
   else
     add(without);
   add(answers_item(input, most_changed_layers(artifact)));
@@ -129,7 +133,7 @@ std::string answers_box(const Answers& c, const Artifact& artifact) {
     return "<p><strong>" + escaped(question) + "</strong> <span class=\"big\">" + answer + "</span><br/>" +
            escaped(means) + "</p>";
   };
-  const std::string matters = line("Do the scales matter?", badge(scale), meaning(scale)),
+  const std::string matters = line("Do the scales matter?", badge(scale), scales_meaning(c)),
                     fine = line("Is " + dtype + " fine for this cache?", badge(fp8),
                                 meaning(fp8, keeps_whole_cache(artifact)));
   return "<div class=\"answers " + std::string(urgent_name(scale, fp8)) + "\">" +
@@ -164,7 +168,7 @@ std::vector<std::string> answer_sentences(const Artifact& artifact) {
   };
   const auto keep16 = c.layers.find(Fitness::Keep16);
   const bool keeps = keep16 != c.layers.end(), all = keeps_whole_cache(artifact);
-  std::vector<std::string> sentences = {meaning(c.worst_scale()) + layers(c.needed),
+  std::vector<std::string> sentences = {scales_meaning(c) + layers(c.needed),
                                         meaning(c.worst_fp8(), all) + (keeps && !all ? layers(keep16->second) : "")};
   if (keeps) std::ranges::reverse(sentences);  // what keeps layers out of the format comes first
   return sentences;
@@ -176,7 +180,8 @@ std::string summary_section(const ReportInput& input) {
   return "<div class=\"summary\">\n<div>\n" + answers_box(c, a) + "<h3>What to do</h3>\n<ul class=\"do\">\n" +
          items_for(c, input) + "</ul>\n</div>\n" + evaluation_box(input) + "</div>\n<h3>" +
          std::to_string(a.layers.size()) + " layers with a KV cache</h3>\n" + layer_map(input) + "<p>" +
-         std::to_string(c.n_sites) + " sites in them. Scale: " + counts_text(c.scale) + ". FP8: " + counts_text(c.fp8) +
+         std::to_string(c.n_sites) + " sites in them. Scale: " + counts_text(c.scale) + ". " + kind_of_format(a) +
+         ": " + counts_text(c.fp8) +
          ". The words are explained below the <a href=\"#layers\">table of layers</a>.</p>\n" +
          layers_without_cache(a) +
          (input.statistics ? ""
