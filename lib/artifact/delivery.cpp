@@ -53,7 +53,7 @@ std::string as_it_is(const Artifact& artifact) {
   const std::vector<DepartingSite> queries = departing_sites(artifact, true);
   std::string text = queries.empty() ? "every scale is 1.0: " : "every scale of the cache is 1.0: ";
   if (artifact.quantization.dtype.starts_with("fp8") && keep16_layers(artifact).empty())
-    text += "serve the checkpoint as it is with --kv-cache-dtype fp8; ";
+    text += "serve the checkpoint as it is with --kv-cache-dtype fp8_e4m3; ";
   text += "nothing depends on whether the server loads scales";
   if (!queries.empty()) text += ", but queries where it computes attention in FP8: " + text_of(artifact, queries);
   return text + ".";

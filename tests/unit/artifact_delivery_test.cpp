@@ -26,7 +26,7 @@ bool says(const Artifact& artifact, const char* text) {
 TEST(Delivery, OfOnesNothingDepends) {
   const Artifact a = artifact_of(ordinary_run());
   EXPECT_TRUE(serves_as_it_is(a));
-  EXPECT_TRUE(says(a, "serve the checkpoint as it is with --kv-cache-dtype fp8")) << delivery_text(a);
+  EXPECT_TRUE(says(a, "serve the checkpoint as it is with --kv-cache-dtype fp8_e4m3")) << delivery_text(a);
   EXPECT_EQ(a.layers[0].value.departs, std::vector<Departure>());
 }
 
