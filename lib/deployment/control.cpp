@@ -28,6 +28,8 @@ std::string control_text(const ControlRequest& r) {
     return "another --attention-backend (the cache is not quantized already)";
   if (r.cache.server == Engine::LlamaCpp) return "--cache-type-k f16 --cache-type-v f16";
   if (r.cache.server == Engine::LmDeploy) return "--quant-policy 0";
+  if (r.cache.declared == nullptr && r.cache.options_known && r.cache.asked.empty())
+    return "the checkpoint without KV scales, if its config.json declares a cache (--kv-cache-dtype auto is in effect)";
   if (r.cache.declared == nullptr)
     return "a cache that is not quantized (--kv-cache-dtype auto; where config.json declares one, with the checkpoint "
            "without KV scales)";

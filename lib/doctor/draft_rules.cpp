@@ -79,9 +79,11 @@ Found mtp_stops(const Facts& f) {
 // Most who have it by default have sound answers.
 Found reused_state(const Facts& f) {
   if (f.keeps_prefixes() != Trait::Yes || !drafts(f)) return {};
+  constexpr EngineVersions kReported = {{0, 23, 0}, {0, 29, 0}};
   Found found = found_in_flags(f, {"enable-prefix-caching", "speculative-config"});
-  found.is_hint = f.flag("enable-prefix-caching") == nullptr;
-  if (found.is_hint) found.detail = "by default, unless told otherwise";
+  const bool by_default = f.flag("enable-prefix-caching") == nullptr;
+  if (by_default) found.detail = "by default, unless told otherwise";
+  found.is_hint = by_default || (f.version && !kReported.hold(f.version));
   return found;
 }
 

@@ -76,6 +76,9 @@ std::vector<Advice> advice_in(std::string_view part) {
 bool is_useless(const Advice& advice, const Facts& facts) {
   const bool of_backend = advice.name == "attention-backend";
   if (of_backend && backend_option(facts.server, facts.version, advice.value).empty()) return true;
+  // Over an index of tokens vLLM takes backends for that alone.
+  const bool other = of_backend && facts.is(Engine::Vllm) && advice.value.find("SPARSE") == advice.value.npos;
+  if (other && facts.model.sparse == Trait::Yes && facts.model.latent == Trait::Yes) return true;
   if (advice.name == "tensor-parallel-size" && knows_flags(facts))
     return advice.value == std::to_string(n_ranks(facts));
   const std::string in_effect = of_backend ? backend_of(facts) : facts.flag_value(advice.name);

@@ -12,10 +12,8 @@ namespace {
 using enum Severity;
 using enum Confidence;
 
-// vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not;
-// 0.28.0 resets scales when it wakes, 0.29.0 does not.
+// vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not.
 constexpr EngineVersion kGuard = {0, 19, 0}, kCalculateGone = {0, 28, 0}, kPathGone = {0, 7, 0};
-constexpr EngineVersion kWakeFixed = {0, 29, 0};
 
 bool calculates(const Facts& f) { return f.flag("calculate-kv-scales") != nullptr && !f.is(Engine::Sglang); }
 
@@ -208,11 +206,6 @@ Found four_bits_of_lmdeploy(const Facts& f) {
   return here ? found_in_flags(f, {"quant-policy"}) : Found{};
 }
 
-Found sleeping(const Facts& f) {
-  if (f.flag("enable-sleep-mode") == nullptr || f.before(kWakeFixed) == Trait::No) return {};
-  return found_in_flags(f, {"enable-sleep-mode"}, f.version ? "vLLM " + str(*f.version) : "");
-}
-
 Found sliding(const Facts& f) {
   const bool here = f.model.sliding == Trait::Yes && f.flag("kv-cache-dtype-skip-layers") == nullptr;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
@@ -373,11 +366,6 @@ constexpr CombinationRule kRules[] = {
       "that this one breaks", "--quant-policy 8", "lmdeploy issues 2822, 3752, 4743", Cause::KeyOutliers, 8},
      kFlags | kModel | kKnownServer,
      four_bits_of_lmdeploy},
-    {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
-      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.29 or later",
-      "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
-     kFlags | kVllm | kStaticFp8,
-     sleeping},
     {{"F22", Fatal, Established, "a quantized V cache needs flash attention", "", "--flash-attn on", "llama.cpp",
       Cause::FormatUnsupported, 8},
      kFlags,

@@ -129,10 +129,20 @@ Found sums_of_aiter(const Facts& f) {
   return here ? on_gpu(f, found_in_flags(f, {"tensor-parallel-size"})) : Found{};
 }
 
+// Sparse attention of DeepSeek-V3.2 and GLM asks the platform since 0.12.0, when it came.
 Found fnuz_bytes(const Facts& f) {
-  constexpr EngineVersion kChecked = {0, 33, 0};
-  const bool here = f.gpu->gfx == "gfx942" && f.model.sparse == Trait::Yes && f.before(kChecked) != Trait::No;
+  const bool reported = f.model.family.find("deepseekv4") != f.model.family.npos ||
+                        f.model.family.find("minimaxm3") != f.model.family.npos;
+  const bool here = f.gpu->gfx == "gfx942" && reported;
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
+}
+
+// create_flashattention_v3_backend of SGLang 0.5.9 to 0.5.23, but on Moore Threads' GPUs.
+Found fa3_on_other_gpu(const Facts& f) {
+  const int family = f.gpu->capability / 10;
+  const bool taken = family == 9 || (family == 8 && f.model.latent != Trait::Yes);
+  const bool here = !f.gpu->rocm && family > 0 && !taken && backend_of(f) == "fa3";
+  return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
 Found uneven_blocks(const Facts& f) {
@@ -253,7 +263,7 @@ constexpr CombinationRule kRules[] = {
      e5m2_on_rocm},
     {{"F17", Error, Reported, "the draft model's cache becomes FP8, too, which was reported to crash on this GPU",
       "that it crashes here: it was reported for one version, and the report is open",
-      "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.28 has it), or no draft",
+      "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.26 has it), or no draft",
       "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5, "F41"},
      kFlags | kCheckpoint | kGpu | kVllm | kFp8,
      draft_on_ada},
@@ -312,13 +322,20 @@ constexpr CombinationRule kRules[] = {
      kFlags | kOutput | kGpu | kVllm,
      sums_of_aiter},
     {{"B07", Fatal, Reported,
-      "MI300's FP8 has another bias: sparse attention that reads its cache as the other format gets half of every "
-      "value",
-      "that this version does: 0.33.0 asks the platform, in which release that began was not checked",
-      "vLLM 0.33, or {control}", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
-      Cause::KernelDefect, 8},
+      "MI300's FP8 has another bias: sparse attention of this model was reported to read its cache as the other "
+      "format, which doubles or halves every value",
+      "that a build of your own has it: 0.24.0 is the first release that asks the platform", "vLLM 0.24, or {control}",
+      "vllm changes 45681, 45720; vllm 0.24.0 models/deepseek_v4/common/ops/cache_utils.py", Cause::KernelDefect, 8},
      kFlags | kModel | kGpu | kVllm | kFp8 | kServing,
-     fnuz_bytes},
+     fnuz_bytes,
+     "",
+     {.until = {0, 24, 0}}},
+    {{"B34", Fatal, Established,
+      "SGLang's FlashAttention 3 runs on compute capability 8 and 9 alone, for MLA on 9: the server does not start", "",
+      "--attention-backend flashinfer, or triton", "sglang 0.5.9 to 0.5.23 layers/attention/attention_registry.py",
+      Cause::NotTheCache, 9},
+     kFlags | kGpu | kSglang,
+     fa3_on_other_gpu},
     {{"B09", Warning, Reported,
       "DeepGEMM on this GPU takes powers of two as scales of weights; this checkpoint has others, which are rounded, "
       "or in some versions misread",

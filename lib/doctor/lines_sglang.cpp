@@ -20,7 +20,7 @@ constexpr LogLine kLines[] = {
      "fp8_e4m3"},
     {"Using FP8 KV cache and scaling factors provided but",
      {"LG15", Fatal, Established, "this model class takes no JSON of scales", "", "{export to sglang}", kLoad,
-      Cause::ScalesRefused, 9, "F34 F07 S22b"},
+      Cause::ScalesRefused, 9, "F34 F07 F42 S22b"},
      "does not support loading scaling factors",
      "",
      "fp8_e4m3"},

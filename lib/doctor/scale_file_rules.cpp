@@ -35,8 +35,15 @@ Found other_weights(const Facts& f) {
   return found;
 }
 
+/// Whether SGLang reads a JSON of scales for this class: not known of one that its table does not have.
+Trait takes_json(const Facts& f) {
+  const std::optional<ServerSupport> support = support_of(f, ServerKind::Sglang);
+  return support ? trait_of(support->json) : Trait::Unknown;
+}
+
 // For wrappers, such as vision models, the scale file has the outer model_type, facts the inner: compare the classes.
 Found other_model_type(const Facts& f) {
+  if (!f.scales->is_artifact && f.is(Engine::Sglang) && takes_json(f) == Trait::No) return {};
   if (!f.scales->architecture.empty() && f.scales->architecture == f.model.architecture) return {};
   const bool differs =
       !f.scales->model_type.empty() && !f.model.model_type.empty() && f.scales->model_type != f.model.model_type;
@@ -76,10 +83,16 @@ Found narrow_rows(const Facts& f) {
 
 Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
 
+Found class_takes_no_json(const Facts& f) {
+  const bool read = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") == "fp8_e4m3";
+  return read && takes_json(f) == Trait::No ? found_in_flags(f, {"quantization-param-path"}, f.model.architecture)
+                                            : Found{};
+}
+
 // SGLang 0.5.23 weight_utils.py: what its schema of the file asks for; else every layer gets 1.0.
 Found json_refused(const Facts& f) {
   const ScaleFacts& s = *f.scales;
-  if (s.ranks.empty()) return {};
+  if (s.ranks.empty() || takes_json(f) == Trait::No) return {};
   const auto n = static_cast<size_t>(n_ranks(f));
   if (s.json_type.empty()) return in_scales(f, "no kv_cache.dtype");
   if (s.json_type != "float8_e4m3fn") return in_scales(f, "dtype " + quoted(s.json_type) + ", expected float8_e4m3fn");
@@ -123,6 +136,12 @@ constexpr CombinationRule kRules[] = {
       "that the model tolerates this error", "if it does not, keep layers in bf16", "2.65 % of one E4M3 rounding"},
      kScales,
      only_format_noise},
+    {{"F42", Fatal, Established,
+      "SGLang has no loader of scales for this class: with --quantization-param-path it does not start", "",
+      "{export to sglang}, and leave the option out",
+      "sglang 0.5.9 to 0.5.23 load_kv_cache_scales, by the classes of 0.5.23", Cause::ScalesRefused, 9, "F07"},
+     kFlags | kCheckpoint | kSglang,
+     class_takes_no_json},
     {{"F34", Error, Established, "SGLang refuses this JSON of scales: every layer gets 1.0", "", "{export json}",
       "sglang 0.5.23 srt/model_loader/weight_utils.py", Cause::ScalesNotLoaded, 8, "F07"},
      kScales | kSglang,

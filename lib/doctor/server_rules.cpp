@@ -51,6 +51,15 @@ Found nvfp4_hybrid(const Facts& f) {
   return f.cache.name.starts_with("nvfp4") && !other_gpu ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
+// Of a checkpoint without scales nothing is lost.
+Found sleeping(const Facts& f) {
+  const bool has_none = f.checkpoint && f.checkpoint->has_tensors && !has_calibrated_scales(f);
+  if (f.flag("enable-sleep-mode") == nullptr || has_none) return {};
+  Found found = found_in_flags(f, {"enable-sleep-mode"});
+  found.is_hint = !has_calibrated_scales(f);
+  return found;
+}
+
 Found little_gain_of_hybrid(const Facts& f) { return found_in_flags(f, {"kv-cache-dtype"}); }
 
 // Where layers differ in width, scales of one lie where those of another are looked for.
@@ -146,6 +155,13 @@ constexpr CombinationRule kRules[] = {
      found_with_backend,
      "FLASH_ATTN_MLA"},
     {kHeadWidth, kFlags | kCheckpoint | kVllm, head_width, "FLASHINFER", {.since = {0, 10, 2}}},
+    {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
+      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.29 or later",
+      "vllm 0.12.0 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
+     kFlags | kVllm | kStaticFp8,
+     sleeping,
+     "",
+     {{0, 12, 0}, {0, 29, 0}}},
     {{"C07", Warning, Established,
       "FP8 decode kernels for MLA are made for 16, 64 or 128 heads per rank; others are padded or folded, in some "
       "builds wrongly",
