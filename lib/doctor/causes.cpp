@@ -32,7 +32,7 @@ constexpr std::array kCauses = {
     CauseLine{Cause::FormatUnsupported, "format-unsupported",
               "this server or GPU does not support the requested cache type"},
     CauseLine{Cause::KeyOutliers, "key-outliers", "outlier channels in the keys, which no scale can fix"},
-    CauseLine{Cause::KernelDefect, "kernel-defect", "a known defect of this server version and backend"},
+    CauseLine{Cause::KernelDefect, "kernel-defect", "a defect of this server or its kernels"},
     CauseLine{Cause::NanLogits, "nan-logits", "the model computes NaN, for a reason that these inputs do not show"},
     CauseLine{Cause::NotTheCache, "not-the-cache", "not the KV cache, but weights, attention backend or kernels"},
     CauseLine{Cause::CacheTransfer, "cache-transfer",
@@ -66,6 +66,7 @@ std::string_view name_of(Likelihood likelihood) {
 }
 
 Likelihood likelihood_of(const Explanation& explanation) {
+  if (explanation.is_beside_exception) return Likelihood::Possible;
   const bool certain = explanation.strongest >= kSaysSoItself && !explanation.of_some_versions &&
                        explanation.best->confidence == Confidence::Established;
   if (certain) return Likelihood::Certain;

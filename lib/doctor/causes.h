@@ -20,6 +20,7 @@ struct Explanation {
   std::vector<std::string> because;  // ids, the weightiest first
   const Entry* best = nullptr;       // of these: its fix is the explanation's
   bool of_some_versions = false;     // so is that sign
+  bool is_beside_exception = false;  // which is not known, and stops the server where this does not
 };
 
 std::string_view name_of(Cause cause);  // "scales-missing": for programs

@@ -229,6 +229,9 @@ Diagnosis Doctor::diagnose() {
   // What something else contradicts comes last.
   std::stable_partition(diagnosis.notes.begin(), diagnosis.notes.end(), [](const Sign& s) { return !s.is_hint; });
   diagnosis.explanations = explain(diagnosis.findings);
+  const bool stops = !diagnosis.findings.empty() && diagnosis.findings.front().severity() == Severity::Fatal;
+  if (!stops && !is_known_line(facts_.exception)) diagnosis.unknown_exception = facts_.exception;
+  for (Explanation& e : diagnosis.explanations) e.is_beside_exception = !diagnosis.unknown_exception.empty();
   diagnosis.facts = facts_;
   return diagnosis;
 }

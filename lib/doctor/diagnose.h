@@ -31,6 +31,7 @@ struct Diagnosis {
     std::string id, missing;
   };
   std::vector<NotEvaluated> not_evaluated;
+  std::string unknown_exception;  // that the log shows and nothing here explains; "": none
 };
 
 class Doctor {

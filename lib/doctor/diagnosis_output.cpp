@@ -98,9 +98,16 @@ bool is_open(const Diagnosis& d) {
   return likelihood_of(top) == Likelihood::Possible && !controls;
 }
 
+/// What stopped the server, or a request, comes before what may be so as well.
+Lines exception_text(const Diagnosis& d) {
+  if (d.unknown_exception.empty()) return {};
+  return Lines("No rule knows the last exception of the log: " + place(d.facts.exception_from)) +
+         Lines("  do: look for its words among the server's issues, and compare with " + control_of(d.facts));
+}
+
 Lines explanation_text(const Diagnosis& d) {
-  if (d.findings.empty()) return Lines(nothing_matches(d));
-  Lines text;
+  Lines text = exception_text(d);
+  if (d.findings.empty()) return text.empty() ? Lines(nothing_matches(d)) : text;
   if (is_open(d))
     text.add("No known problem explains this: compare with " + control_of(d.facts) +
              " and nothing else changed. What rounding the cache does alone: kvcal evaluate " + model_name(d.facts) +
@@ -202,6 +209,7 @@ Json diagnosis_json(const Diagnosis& d) {
   json["notes"] = Json::array();
   for (const Sign& sign : d.notes) json["notes"].push_back(json_of(sign, d.facts));
   json["compare_first"] = is_open(d) ? Json(control_of(d.facts)) : Json();
+  json["unknown_exception"] = d.unknown_exception.empty() ? Json() : json_of(d.facts.exception_from);
   json["explanations"] = Json::array();
   for (const Explanation& e : d.explanations) json["explanations"].push_back(json_of(e, d.facts));
   json["not_evaluated"] = Json::array();

@@ -13,15 +13,23 @@ void set_server(Facts& facts, Engine server) {
   if (facts.server == Engine::Unknown) facts.server = server;
 }
 
-// The version after the needle, over what stands between: "vLLM version: v0.17.1".
+// The version after the needle, over what stands between: "vLLM version: v0.17.1", "vLLM: **0.23.0**".
 void take_version(Facts& facts, std::string_view rest, Engine server, const Evidence& from) {
-  while (!rest.empty() && (rest.front() == ' ' || rest.front() == ':')) rest.remove_prefix(1);
+  rest.remove_prefix(std::min(rest.find_first_not_of(" :*`="), rest.size()));
   const std::optional<EngineVersion> version = parse_version(rest);
   if (!version) return;
   set_server(facts, server);
   if (facts.version || facts.server != server) return;
   facts.version = version;
   facts.version_from = from;
+}
+
+/// Of a name that other things follow, too: "vLLM: 8 replicas". Both servers are before 1.0.
+template <Engine server, size_t length>
+void version_in_list(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view rest = line.substr(std::min(line.size(), at + length));
+  const size_t digit = rest.find_first_not_of(" :*`=v");
+  if (digit != rest.npos && rest.substr(digit).starts_with("0.")) take_version(facts, rest, server, from);
 }
 
 template <Engine server, size_t length>
@@ -182,7 +190,28 @@ void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set
 void names_ascend(Facts& facts, std::string_view, size_t, const Evidence&) { facts.of_ascend = true; }
 
 // What an earlier start came to says nothing of this one, which may have other options.
-void begins_start(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = false; }
+void begins_start(Facts& facts, std::string_view, size_t, const Evidence&) {
+  facts.has_started = false;
+  facts.exception.clear();
+}
+
+// "(EngineCore pid=7) ERROR 07-15 [core.py:1104] ValueError: No valid attention backend found": not one that a client
+// caused, or that another process reports of this one.
+void ends_traceback(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  constexpr std::array<std::string_view, 8> kOthers = {"See root cause above", "Engine core initialization failed",
+                                                       "EngineDeadError",      "WorkerProc initialization failed",
+                                                       "ValidationError",      "HTTPException",
+                                                       "CancelledError",       "JSONDecodeError"};
+  size_t begin = at;
+  while (begin > 0 && (is_of_name(line[begin - 1]) || line[begin - 1] == '.')) --begin;
+  constexpr size_t kMost = 300;
+  const std::string_view text = line.substr(begin, kMost);
+  const bool is_last = begin == 0 || line.substr(0, begin).ends_with("] ") || line.substr(0, begin).ends_with(") ");
+  const bool other = std::ranges::any_of(kOthers, [&](std::string_view o) { return text.find(o) != text.npos; });
+  if (!is_last || other || begin == at || line[begin] < 'A') return;
+  facts.exception = text;
+  facts.exception_from = from;
+}
 
 void says_started(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = true; }
 
@@ -196,6 +225,8 @@ constexpr std::array kFacts = {
     FactLine{"█ version ", version_after<Engine::Vllm, 12>},
     FactLine{"vLLM 0.", version_after<Engine::Vllm, 5>},
     FactLine{"vLLM v0.", version_after<Engine::Vllm, 5>},
+    FactLine{"vLLM:", version_in_list<Engine::Vllm, 5>},
+    FactLine{"SGLang:", version_in_list<Engine::Sglang, 7>},
     FactLine{"vllm==", version_after<Engine::Vllm, 6>},
     FactLine{"sglang==", version_after<Engine::Sglang, 8>},
     FactLine{"sglang: 0.", version_after<Engine::Sglang, 7>},
@@ -236,6 +267,8 @@ constexpr std::array kFacts = {
     FactLine{"Engine process failed to start", says_failed},
     FactLine{"WorkerProc failed to start", says_failed},
     FactLine{" scheduler is dead. Please check if there are relevant logs", says_failed},
+    FactLine{"Error: ", ends_traceback},
+    FactLine{"Exception: ", ends_traceback},
     FactLine{"device_name=", take_gpu},
     FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform ", takes_platform},

@@ -142,6 +142,8 @@ struct Facts {
   bool has_started = false;   // by each log, the last start that it shows went through
   bool start_failed = false;  // by a log, some start did
   std::string platform;       // by the log: "cuda", "rocm", "xpu"
+  std::string exception;    // the last one that the log shows: "AssertionError: FA4 ...", without those that only pass
+  Evidence exception_from;  // one on
 
   /// A log tells the type of the cache.
   void take_logged_type(std::string_view type);

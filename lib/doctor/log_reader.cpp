@@ -53,6 +53,13 @@ std::vector<std::string_view> needles_of(const LogLine& line) {
   return all;
 }
 
+bool is_known_line(std::string_view text) {
+  const std::vector<const LogLine*>& lines = needles().lines;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (text.find(needles().texts[i]) != text.npos && applies(*lines[i], text)) return true;
+  return false;
+}
+
 std::string excerpt(std::string_view line, size_t at) {
   if (at > line.size()) at = 0;
   const size_t begin = at > kExcerptBefore && line.size() > kExcerptBytes ? at - kExcerptBefore : 0;

@@ -31,6 +31,9 @@ class LogReader {
   std::map<std::string_view, std::vector<bool>> ranks_;  // by id: which ranks printed it
 };
 
+/// Whether the catalog has it.
+bool is_known_line(std::string_view line);
+
 /// About 150 characters of a line around a place in it.
 std::string excerpt(std::string_view line, size_t at);
 
