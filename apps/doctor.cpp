@@ -70,7 +70,18 @@ void add_command_file(Doctor& doctor, const std::string& name) {
   doctor.add_command(name, read_file(name, kMostCommandFileBytes));
 }
 
-void add_input(Doctor& doctor, const std::string& name) {
+/// Beside other inputs a file that starts no known server is no reason to say nothing of them.
+void add_launch_file(Doctor& doctor, const std::string& name, bool is_alone) {
+  const std::string text = read_file(name, kMostCommandFileBytes);
+  if (is_alone) return doctor.add_command(name, text);
+  try {
+    doctor.add_command(name, text);
+  } catch (const Error& e) {
+    say("kvcal: doctor: not used: ", e.what());
+  }
+}
+
+void add_input(Doctor& doctor, const std::string& name, bool is_alone) {
   refuse_other_kind(name, "a log, a command, a model folder, a scale file or a sample of output",
                     {FileKind::ScaleFile, FileKind::SglangScales});
   if (name != "-" && std::filesystem::is_directory(name))
@@ -79,7 +90,7 @@ void add_input(Doctor& doctor, const std::string& name) {
     case InputKind::Log:
       return add_log(doctor, name);
     case InputKind::Command:
-      return doctor.add_command(name, read_file(name, kMostCommandFileBytes));
+      return add_launch_file(doctor, name, is_alone);
     case InputKind::Config:
       return doctor.add_checkpoint(name);
     case InputKind::Adapter:
@@ -105,7 +116,9 @@ Diagnosis examine(const DoctorFlags& flags) {
   for (const std::string& file : flags.command_files) add_command_file(doctor, file);
   for (const std::string& path : flags.models) doctor.add_checkpoint(path);
   for (const std::string& file : flags.scales) doctor.add_scale_file(file);
-  for (const std::string& file : flags.inputs) add_input(doctor, file);
+  const bool others = !flags.commands.empty() || !flags.command_files.empty() || !flags.models.empty() ||
+                      !flags.scales.empty() || !flags.logs.empty() || !flags.outputs.empty();
+  for (const std::string& file : flags.inputs) add_input(doctor, file, !others && flags.inputs.size() == 1);
   for (const std::string& file : flags.logs) add_log(doctor, file);
   for (const std::string& file : flags.outputs) add_output(doctor, file);
   return doctor.diagnose();

@@ -48,6 +48,13 @@ Option read_option(const std::vector<std::string>& words, size_t& i, bool is_app
   return {word, words[++i]};
 }
 
+/// "/models/Qwen3-8B", "org/name" in front of options: what an image's own program is given.
+bool is_model_with_options(const std::vector<std::string>& words) {
+  const bool named = words.size() > 1 && words[0].find('/') != std::string::npos && words[1].starts_with("--");
+  return named && !words[0].ends_with(".sh") && !words[0].ends_with(".py") &&
+         words[0].find("bin/") == std::string::npos;
+}
+
 }  // namespace
 
 size_t find_container_run(std::string_view text) {
@@ -76,7 +83,7 @@ std::optional<ServeCommand> command_of(const Container& container) {
   const std::string script = script_of(words), own = (script.empty() ? shell_quoted(words) : script) + " ";
   const std::optional<ServerImage> image = known_image(container.image);
   std::optional<ServeCommand> command = find_program(own);
-  const bool options_alone = words.empty() || words.front().starts_with("-");
+  const bool options_alone = words.empty() || words.front().starts_with("-") || is_model_with_options(words);
   if (!command && image) {
     std::string program(image->program);
     if (program.empty() && options_alone && !words.empty()) program = program_of(image->server);

@@ -71,14 +71,31 @@ std::optional<std::string> literal(std::string_view value) {
   return written ? std::optional(std::string(value)) : std::nullopt;
 }
 
-void take_argument(std::string_view argument, bool is_first, ServeCommand& command) {
+/// Of a variable that the text gives a literal: model = "org/name".
+std::optional<std::string> assigned(std::string_view text, std::string_view name) {
+  if (name.empty() || !std::ranges::all_of(name, is_name)) return std::nullopt;
+  for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+    if (at > 0 && text[at - 1] != '\n' && text[at - 1] != ' ') continue;
+    std::string_view rest = trimmed(text.substr(at + name.size(), text.find('\n', at) - at - name.size()));
+    if (!rest.starts_with('=') || rest.starts_with("==")) continue;
+    rest = trimmed(rest.substr(1));
+    if (rest.starts_with('"') || rest.starts_with('\'')) return literal(rest);
+  }
+  return std::nullopt;
+}
+
+constexpr std::string_view kSomeModel = "MODEL";
+
+/// `before`: the text in front of the call. Of a variable that it does not tell the model is kSomeModel.
+void take_argument(std::string_view argument, bool is_first, std::string_view before, ServeCommand& command) {
   const bool is_value = argument.starts_with('"') || argument.starts_with('\'');
   const size_t equals = is_value ? argument.npos : argument.find('=');
-  const std::optional<std::string> value =
-      literal(trimmed(equals == argument.npos ? argument : argument.substr(equals + 1)));
-  if (!value) return;
+  const std::string_view written = trimmed(equals == argument.npos ? argument : argument.substr(equals + 1));
   const std::string name(trimmed(argument.substr(0, std::min(equals, argument.size()))));
-  const bool is_model = name == "model" || name == "model_path" || (is_first && is_value);
+  const bool is_model = name == "model" || name == "model_path" || (is_first && equals == argument.npos);
+  std::optional<std::string> value = literal(written);
+  if (!value && is_model && !written.empty()) value = assigned(before, written).value_or(std::string(kSomeModel));
+  if (!value) return;
   if (is_model && command.model.empty()) command.model = *value;
   if (equals == argument.npos) {
     if (is_model) command.words.push_back(*value);
@@ -109,12 +126,15 @@ std::optional<ServeCommand> read_python_call(std::string_view text, size_t at) {
   size_t from = 0;
   for (bool is_first = true;; is_first = false) {
     const size_t end = end_of_argument(inside, from);
-    take_argument(trimmed(inside.substr(from, end - from)), is_first, command);
+    take_argument(trimmed(inside.substr(from, end - from)), is_first, text.substr(0, at), command);
     if (end == inside.size() || inside[end] != ',') break;
     from = end + 1;
   }
-  if (command.model.empty()) return std::nullopt;
   read_flags(command);
+  const bool has_options = std::ranges::any_of(
+      command.flags, [](const auto& flag) { return flag.first != "model" && flag.first != "model-path"; });
+  // Prose has "LLM(s)".
+  if (command.model.empty() || (command.model == kSomeModel && !has_options)) return std::nullopt;
   if (text.find("tensorrt_llm") != text.npos) {
     command.server = Engine::Unknown;
     command.refusal = refusal_of("LLM(...)", "TensorRT-LLM");

@@ -154,6 +154,9 @@ TEST(Launch, other_commands) {
       {"AsyncEngineArgs(model='X', kv_cache_dtype='fp8')", "vLLM X: kv-cache-dtype=fp8"},
       {"sgl.Engine(model_path=\"X\", kv_cache_dtype=\"fp8_e4m3\")", "SGLang X: kv-cache-dtype=fp8_e4m3"},
       {"LLM(model=name)", ""},
+      {"for other LLM(s) too", ""},
+      {"LLM(model=args.model, kv_cache_dtype='fp8')", "vLLM MODEL: kv-cache-dtype=fp8"},
+      {"model_id = \"org/X\"\nllm = LLM(model_id, kv_cache_dtype='fp8')", "vLLM org/X: kv-cache-dtype=fp8"},
       {"create_engine.Engine(model_path='X')", ""},
       {"from tensorrt_llm import LLM\nllm = LLM(model='X')",
        "'LLM(...)': this program has no rules for TensorRT-LLM" + kNoRules},
@@ -255,6 +258,15 @@ spec:
               - "16"
 )",
        "SGLang X: tp=16"},
+      {R"(services:
+  x:
+    image: intel/llm-scaler-vllm:0.26.0-b2
+    command:
+      - /models/X
+      - --kv-cache-dtype
+      - fp8_e4m3
+)",
+       "vLLM /models/X: kv-cache-dtype=fp8_e4m3"},
       {R"(apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 spec:
