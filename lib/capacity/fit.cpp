@@ -52,7 +52,7 @@ bool takes_format(const Deployment& d, KvFormat format, const ModelSpec& spec) {
   gpu.capability = d.capability;
   const bool narrow = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == 64; });
   const auto serves = [&](Engine server) {
-    return why_not_served(server, std::nullopt, "nvfp4", {&gpu, false, narrow ? 64 : 0}).empty();
+    return why_not_served(server, std::nullopt, "nvfp4", {&gpu, Trait::No, narrow ? 64 : 0}).empty();
   };
   if (format == KvFormat::NVFP4) return serves(Engine::Vllm) || serves(Engine::Sglang);
   return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;

@@ -67,36 +67,55 @@ Trait has(const Choice& c, const std::optional<EngineVersion>& v) {
   return *v <= c.absent ? Trait::No : Trait::Unknown;
 }
 
+enum class Models : uint8_t { Any, Plain, Latent };
+
 /// What some versions serve a type on alone. GPUs are families of NVIDIA's compute capability, 12 for 12.x, and of
 /// AMD's names. Types that no line is of are not looked into.
 struct OnlyOn {
   Engine server;
-  std::string_view type;  // how it begins, or how it ends after a star
+  std::string_view types;  // one or more; "octave_*": that begin so, "*_head": that end so
   EngineVersions versions;
   std::string_view gpus;          // "": any
   std::string_view backend = "";  // the only one of vLLM's that lists the type; "": several, or not looked into
   std::string_view wide = "";     // of the GPUs those that take no heads of 64 channels
-  bool plain_alone = false;       // no MLA
+  Models models = Models::Any;
+  int least = 0;  // of NVIDIA's GPUs the oldest
 };
 
-// supported_kv_cache_dtypes of vLLM's backends in 0.20.0 to 0.33.0, flashinfer.py supports_kv_cache_dtype and
-// supports_combination, config/vllm.py since 0.22.0 of MLA, flashmla_sparse.py, rocm_octave_attn.py _kernel_tier
-// (RDNA3, CDNA3). flashinfer.py of 0.20.0 and 0.20.2: "nvfp4 KV cache is not yet supported". SGLang 0.5.16
+constexpr std::string_view kOfAmd = "AMD's GPUs";
+
+// supported_kv_cache_dtypes of vLLM's backends in 0.20.0 to 0.33.0, of fp8_ds_mla and of fp8_inc, which none lists, in
+// 0.12.0 to 0.33.0; flashinfer.py supports_kv_cache_dtype and supports_combination, config/vllm.py since 0.22.0 of MLA,
+// flashmla_sparse.py, rocm_octave_attn.py _kernel_tier (RDNA3, CDNA3). flashinfer.py of 0.20.0 and 0.20.2: "nvfp4 KV
+// cache is not yet supported". platforms/cuda.py never chooses ULTRAQUANT. FP8: FlashInfer's floor, 7.5 in 0.16.0 to
+// 0.23.0 and 8.0 since; of MLA no backend takes it below 8.9, where Triton's kernels cannot be compiled for E4M3
+// (triton_attn.py since 0.24.0, mla/triton_mla.py since 0.26.0: "requires SM89+"; vllm#35720). SGLang 0.5.16
 // server_args.py, 0.5.23 kv_cache_hook.py.
 constexpr std::array kOnlyOn = {
-    OnlyOn{Engine::Vllm, "nvfp4_ds_mla", {{0, 32, 0}, {}}, "10"},
-    OnlyOn{Engine::Vllm, "nvfp4_4over6", {{0, 28, 0}, {}}, "10", "FLASHINFER", "", true},
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 21, 0}}, "none", "", "", true},
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 21, 0}, {0, 32, 0}}, "10", "FLASHINFER", "", true},
-    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, "8 9 10 12", "FLASHINFER", "8 9 12", true},
-    OnlyOn{Engine::Vllm, "octave_", {{0, 33, 0}, {}}, "gfx11 gfx942", "ROCM_OCTAVE"},
-    OnlyOn{Engine::Vllm, "*_per_token_head", {{0, 20, 0}, {}}, "", "TRITON_ATTN"},
+    OnlyOn{Engine::Vllm, "nvfp4_ds_mla", {{0, 32, 0}, {}}, "10", "", "", Models::Latent},
+    OnlyOn{Engine::Vllm, "fp8_ds_mla", {{0, 12, 0}, {}}, "", "", "", Models::Latent},
+    OnlyOn{Engine::Vllm, "fp8_inc", {{0, 12, 0}, {}}, "Intel's Gaudi"},
+    OnlyOn{Engine::Vllm, "nvfp4_4over6", {{0, 28, 0}, {}}, "10", "FLASHINFER", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 20, 0}, {0, 21, 0}}, "none", "", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 21, 0}, {0, 32, 0}}, "10", "FLASHINFER", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "nvfp4", {{0, 32, 0}, {}}, "8 9 10 12", "FLASHINFER", "8 9 12", Models::Plain},
+    OnlyOn{Engine::Vllm, "octave_*", {{0, 33, 0}, {}}, "gfx11 gfx942", "ROCM_OCTAVE", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "turboquant_*", {{0, 20, 0}, {}}, "", "TURBOQUANT", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "ultraquant_4bit", {{0, 32, 0}, {}}, kOfAmd, "ULTRAQUANT", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "fp8_per_token_head", {{0, 20, 0}, {0, 24, 0}}, "", "TRITON_ATTN", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "fp8_per_token_head", {{0, 24, 0}, {}}, "", "TRITON_ATTN", "", Models::Plain, 89},
+    OnlyOn{Engine::Vllm, "*_per_token_head", {{0, 20, 0}, {}}, "", "TRITON_ATTN", "", Models::Plain},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{}, {0, 16, 0}}, ""},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 16, 0}, {}}, "", "", "", Models::Latent, 89},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 16, 0}, {0, 24, 0}}, "", "", "", Models::Plain, 75},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 24, 0}, {}}, "", "", "", Models::Plain, 80},
     OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, "10 12"},
     OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, "10 11 12"},
 };
 
-bool is_of(std::string_view type, std::string_view pattern) {
-  return pattern.starts_with("*") ? type.ends_with(pattern.substr(1)) : type.starts_with(pattern);
+bool is_of(std::string_view type, std::string_view types) {
+  if (types.starts_with("*")) return type.ends_with(types.substr(1));
+  return types.ends_with("*") ? type.starts_with(types.substr(0, types.size() - 1)) : has_word(types, type);
 }
 
 /// The lines of the closest pattern, the first that fits, that hold in the version: other versions of it say nothing.
@@ -104,10 +123,10 @@ std::vector<const OnlyOn*> lines_of(Engine server, const std::optional<EngineVer
   std::vector<const OnlyOn*> lines;
   if (is_newer_than_known(server, version)) return lines;
   const auto closest =
-      std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) { return o.server == server && is_of(type, o.type); });
+      std::ranges::find_if(kOnlyOn, [&](const OnlyOn& o) { return o.server == server && is_of(type, o.types); });
   if (closest == kOnlyOn.end()) return lines;
   for (const OnlyOn& o : kOnlyOn)
-    if (o.server == server && o.type == closest->type && (!version || o.versions.hold(version))) lines.push_back(&o);
+    if (o.server == server && o.types == closest->types && (!version || o.versions.hold(version))) lines.push_back(&o);
   return lines;
 }
 
@@ -117,13 +136,23 @@ std::string family_of(const Gpu& gpu) {
   return gpu.capability == 0 ? "" : std::to_string(gpu.capability / 10);
 }
 
-std::string refusal_by(const OnlyOn& o, const CachePlace& place) {
-  if (o.plain_alone && place.latent) return "no MLA";
+std::string refusal_by_model(const OnlyOn& o, const CachePlace& place) {
+  if (o.models == Models::Plain && place.latent == Trait::Yes) return "no MLA";
+  return o.models == Models::Latent && place.latent == Trait::No ? "MLA alone" : "";
+}
+
+std::string refusal_by_gpu(const OnlyOn& o, const CachePlace& place) {
   if (o.gpus == "none") return "not in this version yet";
   const std::string family = place.gpu == nullptr ? "" : family_of(*place.gpu);
-  if (family.empty() || o.gpus.empty()) return "";
-  if (!has_word(o.gpus, family))
-    return std::string(o.gpus.starts_with("gfx") ? "" : "compute capability ") + std::string(o.gpus) + " alone";
+  if (family.empty()) return "";
+  if (!place.gpu->rocm && place.gpu->capability < o.least)
+    return "compute capability " + std::to_string(o.least / 10) + "." + std::to_string(o.least % 10) + " or more";
+  // A command that names the backend itself goes past what the platform would choose.
+  const bool of_amd = o.gpus == kOfAmd && (place.gpu->rocm || place.backend == o.backend);
+  if (!o.gpus.empty() && !of_amd && !has_word(o.gpus, family)) {
+    const bool numbers = o.gpus.front() >= '0' && o.gpus.front() <= '9';
+    return std::string(numbers ? "compute capability " : "") + std::string(o.gpus) + " alone";
+  }
   return place.head_dim == 64 && has_word(o.wide, family) ? "no heads of 64 channels" : "";
 }
 
@@ -188,15 +217,22 @@ bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, 
 
 std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                            const CachePlace& place) {
-  std::string why;
+  std::string by_model, by_gpu;
   for (const OnlyOn* line : lines_of(server, version, type)) {
-    why = refusal_by(*line, place);
-    if (why.empty()) return "";
+    const std::string model = refusal_by_model(*line, place);
+    const std::string gpu = model.empty() ? refusal_by_gpu(*line, place) : "";
+    if (model.empty() && gpu.empty()) return "";
+    (model.empty() ? by_gpu : by_model) = model.empty() ? gpu : model;
   }
-  return why;
+  return by_gpu.empty() ? by_model : by_gpu;
 }
 
-std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type) {
+std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
+                              const Gpu* gpu) {
+  // ROCm's platform goes back to its own choice, layer by layer: platforms/rocm.py of 0.28.0 to 0.33.0.
+  constexpr EngineVersion kGoesBack = {0, 28, 0};
+  const bool mixed = type.starts_with("turboquant_") || type.starts_with("ultraquant_");
+  if (mixed && (gpu == nullptr || gpu->rocm) && !(version && *version < kGoesBack)) return "";
   const std::vector<const OnlyOn*> lines = lines_of(server, version, type);
   const bool same = std::ranges::all_of(lines, [&](const OnlyOn* o) { return o->backend == lines[0]->backend; });
   return lines.empty() || !same ? "" : lines[0]->backend;

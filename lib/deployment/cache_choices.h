@@ -28,9 +28,10 @@ bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, 
 
 /// What a cache of some type is to be served with.
 struct CachePlace {
-  const Gpu* gpu = nullptr;  // null: not known
-  bool latent = false;       // MLA
-  int64_t head_dim = 0;      // 0: not known
+  const Gpu* gpu = nullptr;       // null: not known
+  Trait latent = Trait::Unknown;  // MLA
+  int64_t head_dim = 0;           // 0: not known
+  std::string backend = "";       // of attention, that the command names; "": none
 };
 
 /// Why the server has no kernels for a cache of this type there, as "compute capability 10 alone"; "" where it
@@ -38,8 +39,10 @@ struct CachePlace {
 std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                            const CachePlace& place);
 
-/// The only attention backend that takes the type; "" where several may.
-std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
+/// The only attention backend that takes the type; "" where several may, or where the server goes back to it from
+/// another that the command names. `gpu`: null: not known.
+std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
+                              const Gpu* gpu);
 
 /// Of a name that the server does not take and another server does: what the backend is called here; "" where it has no
 /// such backend. vLLM takes its own in small letters, too.

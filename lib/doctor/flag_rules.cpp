@@ -126,14 +126,6 @@ Found sparse_type(const Facts& f) {
   return refused ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-// No backend of vLLM's own lists fp8_inc, and those that list the others are of MLA and of sparse attention.
-Found type_of_other_attention(const Facts& f) {
-  const bool takes_rows =
-      f.model.latent != Trait::No || f.model.sparse != Trait::No || f.model.architecture.starts_with("DeepseekV4");
-  const bool here = (f.cache.name.ends_with("_ds_mla") && !takes_rows) || f.cache.name == "fp8_inc";
-  return here ? found_in_flags(f, {"kv-cache-dtype"}, f.cache.name) : Found{};
-}
-
 Found per_token_head(const Facts& f) {
   const bool ignored = f.cache.name.ends_with("_per_token_head") && f.checkpoint->n_scales() > 0;
   return ignored ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
@@ -319,11 +311,6 @@ constexpr CombinationRule kRules[] = {
       Cause::FormatUnsupported, 9, "B16"},
      kFlags | kSglang | kLatent | kQuantized,
      sparse_type},
-    {{"F39", Fatal, Established,
-      "no attention backend takes this cache type here: fp8_inc is for Intel's Gaudi, *_ds_mla for MLA and DeepSeek",
-      "", "{fp8}, or {control}", "vllm 0.33.0 v1/attention/backends; vllm issue 42587", Cause::FormatUnsupported, 9},
-     kFlags | kGpu | kVllm | kQuantized,
-     type_of_other_attention},
     {{"F12", Note, Established, "the checkpoint's scales are not used: this cache type makes its own while serving", "",
       "", "vllm 0.33.0 kv_cache.py"},
      kFlags | kTensors,

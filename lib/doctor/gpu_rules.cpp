@@ -69,17 +69,6 @@ Found triton_before_ada(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
-// FlashInfer's floor was 7.5 until 0.23 and is 8.0 since 0.24; Triton's for FP8 is 8.9.
-Found before_ampere(const Facts& f) {
-  constexpr EngineVersion kFloor = {0, 24, 0};
-  const int capability = f.gpu->capability;
-  const bool here = capability > 0 && (capability < 75 || (capability < 80 && f.before(kFloor) != Trait::Yes));
-  if (!here) return {};
-  Found found = on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f));
-  found.is_hint = capability >= 75 && !f.version;
-  return found;
-}
-
 /// Where a quantized cache was reported to go wrong under CUDA graphs and to be right without.
 struct BrokenGraphs {
   int from = 0, to = 0;  // capability; 0: AMD
@@ -178,23 +167,39 @@ Found decode_sums_otherwise(const Facts& f) {
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
 
+// Sparse attention and DeepSeek-V4's have caches of their own, *_ds_mla among them.
+CachePlace place_of(const Facts& f) {
+  const bool own = f.model.sparse != Trait::No || f.model.architecture.starts_with("DeepseekV4");
+  const Trait latent = own && f.model.latent == Trait::No ? Trait::Unknown : f.model.latent;
+  return {f.gpu ? &*f.gpu : nullptr, latent, f.model.head_dim, backend_of(f)};
+}
+
 Found type_not_served(const Facts& f) {
-  const CachePlace place = {f.gpu ? &*f.gpu : nullptr, f.model.latent == Trait::Yes, f.model.head_dim};
-  const std::string why = why_not_served(f.server, f.version, f.cache.name, place);
+  const std::string why = why_not_served(f.server, f.version, f.cache.name, place_of(f));
   if (why.empty()) return {};
   const EngineVersion newest = newest_known(f.server);
   std::string detail = f.cache_text() + ": " + why;
   if (!f.version) detail += ", in every version that has the type";
-  if (f.version && why_not_served(f.server, newest, f.cache.name, place).empty())
+  if (f.version && why_not_served(f.server, newest, f.cache.name, place_of(f)).empty())
     detail += ", not in " + std::string(name_of(f.server)) + " " + str(newest);
   Found found = found_in_flags(f, {"kv-cache-dtype"}, std::move(detail));
   return f.gpu ? on_gpu(f, found, found.detail) : found;
 }
 
+// Without a version it may be one of those that served such GPUs.
+Found before_ampere(const Facts& f) {
+  const std::string why =
+      why_not_served(Engine::Vllm, f.version.value_or(newest_known(Engine::Vllm)), f.cache.name, place_of(f));
+  if (why.empty() || f.gpu->capability == 0 || f.gpu->capability >= 80) return {};
+  Found found = on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f));
+  found.is_hint = !f.version;
+  return found;
+}
+
 // Of an option: what a log names was taken. Backends for MLA and those of other platforms take other types.
 Found type_of_other_backend(const Facts& f) {
   const Flag* flag = backend_flag(f);
-  const std::string_view only = only_backend(f.server, f.version, f.cache.name);
+  const std::string_view only = only_backend(f.server, f.version, f.cache.name, place_of(f).gpu);
   const std::string asked = flag == nullptr ? "" : upper_case(named_backend(flag->value));
   const bool refused = !only.empty() && !asked.empty() && !asked.starts_with(only);
   if (!refused || has_platform_of_its_own(f)) return {};
@@ -226,8 +231,8 @@ constexpr CombinationRule kRules[] = {
       "no cache of this type is served on this GPU, by this version or for this kind of model: the server refuses to "
       "start, or the first request ends it",
       "", "{fp8}, or {control}",
-      "vllm 0.20.0 to 0.33.0 v1/attention/backends, config/vllm.py, platforms/rocm.py, sglang 0.5.16 to 0.5.23; vllm "
-      "issue 43562",
+      "vllm 0.16.0 to 0.33.0 v1/attention/backends, config/vllm.py, platforms; sglang 0.5.16 to 0.5.23; vllm issue "
+      "43562",
       Cause::FormatUnsupported, 9, "B08 LG26 LG79"},
      kFlags | kKnownServer | kQuantized | kAtRequest,
      type_not_served},
@@ -285,7 +290,7 @@ constexpr CombinationRule kRules[] = {
     {{"B20", Fatal, Established, "no attention backend of vLLM takes this FP8 cache on this GPU", "",
       "{control}; on compute capability 7.5 vLLM 0.23 with --attention-backend FLASHINFER",
       "vllm 0.16.0 to 0.33.0 v1/attention/backends/flashinfer.py, triton_attn.py; vllm issue 47549",
-      Cause::FormatUnsupported, 9, "B03 LG24"},
+      Cause::FormatUnsupported, 9, "B03 B23 LG24"},
      kFlags | kGpu | kVllm | kStaticFp8 | kAtRequest,
      before_ampere},
     {{"B21", Warning, Reported,

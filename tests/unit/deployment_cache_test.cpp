@@ -98,18 +98,86 @@ TEST(Choices, AreThoseOfTheVersion) {
 TEST(Choices, WhatATypeIsServedOnIsNotSaidOfALongerName) {
   const std::optional<Gpu> b200 = parse_gpu("B200"), h100 = parse_gpu("H100");
   ASSERT_TRUE(b200 && h100);
-  const CachePlace latent = {&*b200, true, 576}, plain = {&*b200, false, 128}, hopper = {&*h100, true, 576};
+  const CachePlace latent = {&*b200, Trait::Yes, 576}, plain = {&*b200, Trait::No, 128},
+                   hopper = {&*h100, Trait::Yes, 576};
   for (const char* server : {"vllm@0.30.0", "vllm@0.31.0", "vllm@0.32.0", "vllm@0.33.0", "vllm"}) {
     const NamedEngine named = parse_engine(server);
     EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4_ds_mla", latent), "") << server;
-    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_ds_mla"), "") << server;
+    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_ds_mla", nullptr), "") << server;
     EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4", latent), "no MLA") << server;
     EXPECT_EQ(why_not_served(named.server, named.version, "nvfp4_4over6", plain), "") << server;
-    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_4over6"), "FLASHINFER") << server;
+    EXPECT_EQ(only_backend(named.server, named.version, "nvfp4_4over6", nullptr), "FLASHINFER") << server;
   }
   EXPECT_EQ(why_not_served(Engine::Vllm, EngineVersion{0, 31, 0}, "nvfp4_ds_mla", hopper), "");
   EXPECT_EQ(why_not_served(Engine::Vllm, EngineVersion{0, 32, 0}, "nvfp4_ds_mla", hopper),
             "compute capability 10 alone");
+}
+
+/// A line of what versions serve a type on alone, on both of its sides.
+struct Served {
+  const char *server, *type, *gpu;
+  Trait latent;
+  const char* why;
+  const char* backend = "";  // the only one
+};
+constexpr Trait kPlain = Trait::No, kMla = Trait::Yes;
+constexpr Served kServed[] = {
+    {"vllm@0.12.0", "fp8_ds_mla", "H100", kPlain, "MLA alone"},
+    {"vllm@0.33.0", "fp8_ds_mla", "H100", kMla, ""},
+    {"vllm@0.11.0", "fp8_ds_mla", "H100", kPlain, ""},  // no line is of it
+    {"vllm@0.33.0", "nvfp4_ds_mla", "B200", kPlain, "MLA alone"},
+    {"vllm@0.14.1", "fp8_inc", "A100", kPlain, "Intel's Gaudi alone"},
+    {"vllm@0.20.0", "nvfp4", "B200", kPlain, "not in this version yet"},
+    {"vllm@0.28.0", "nvfp4", "A100", kPlain, "compute capability 10 alone", "FLASHINFER"},
+    {"vllm@0.32.0", "nvfp4", "A100", kPlain, "", "FLASHINFER"},
+    {"vllm@0.32.0", "nvfp4", "T4", kPlain, "compute capability 8 9 10 12 alone", "FLASHINFER"},
+    {"vllm@0.33.0", "nvfp4", "MI300X", kPlain, "compute capability 8 9 10 12 alone", "FLASHINFER"},
+    {"vllm@0.33.0", "octave_k3v4", "MI300X", kPlain, "", "ROCM_OCTAVE"},
+    {"vllm@0.33.0", "octave_k3v4", "MI300X", kMla, "no MLA", "ROCM_OCTAVE"},
+    {"vllm@0.33.0", "octave_k3v4", "H100", kPlain, "gfx11 gfx942 alone", "ROCM_OCTAVE"},
+    {"vllm@0.20.0", "turboquant_k8v4", "H100", kPlain, "", "TURBOQUANT"},
+    {"vllm@0.33.0", "turboquant_3bit_nc", "H100", kMla, "no MLA", "TURBOQUANT"},
+    {"vllm@0.27.1", "turboquant_4bit_nc", "MI300X", kPlain, "", "TURBOQUANT"},
+    {"vllm@0.28.0", "turboquant_4bit_nc", "MI300X", kPlain, "", ""},
+    {"vllm@0.32.0", "ultraquant_4bit", "MI355X", kPlain, "", ""},
+    {"vllm@0.32.0", "ultraquant_4bit", "H100", kPlain, "AMD's GPUs alone", "ULTRAQUANT"},
+    {"vllm@0.33.0", "ultraquant_4bit", "MI355X", kMla, "no MLA", ""},
+    {"vllm@0.22.0", "fp8_per_token_head", "A100", kPlain, "", "TRITON_ATTN"},
+    {"vllm@0.24.0", "fp8_per_token_head", "A100", kPlain, "compute capability 8.9 or more", "TRITON_ATTN"},
+    {"vllm@0.33.0", "fp8_per_token_head", "L40S", kPlain, "", "TRITON_ATTN"},
+    {"vllm@0.33.0", "int4_per_token_head", "A100", kPlain, "", "TRITON_ATTN"},
+    {"vllm@0.33.0", "int8_per_token_head", "H100", kMla, "no MLA", "TRITON_ATTN"},
+    {"vllm@0.15.0", "fp8", "V100", kPlain, ""},  // older ones had kernels of their own
+    {"vllm@0.16.0", "fp8", "V100", kPlain, "compute capability 7.5 or more"},
+    {"vllm@0.23.0", "fp8_e5m2", "T4", kPlain, ""},
+    {"vllm@0.24.0", "fp8_e4m3", "T4", kPlain, "compute capability 8.0 or more"},
+    {"vllm@0.33.0", "fp8", "A100", kPlain, ""},
+    {"vllm@0.16.0", "fp8", "A100", kMla, "compute capability 8.9 or more"},
+    {"vllm@0.33.0", "fp8", "MI300X", kMla, ""},
+    {"vllm", "fp8", "T4", kPlain, ""},
+    {"sglang@0.5.23", "nvfp4", "H100", kPlain, "compute capability 10 12 alone"},
+    {"sglang@0.5.23", "mxfp8", "H100", kPlain, "compute capability 10 11 12 alone"},
+};
+
+TEST(Choices, AreServedByVersionGpuAndKindOfModel) {
+  for (const Served& s : kServed) {
+    const NamedEngine named = parse_engine(s.server);
+    const std::optional<Gpu> gpu = parse_gpu(s.gpu);
+    ASSERT_TRUE(gpu) << s.gpu;
+    const std::string label = std::string(s.server) + " " + s.type + " " + s.gpu;
+    EXPECT_EQ(why_not_served(named.server, named.version, s.type, {&*gpu, s.latent, 128}), s.why) << label;
+    EXPECT_EQ(only_backend(named.server, named.version, s.type, &*gpu), s.backend) << label;
+  }
+}
+
+// Boundary layers keep the model's type, and ROCm serves both kinds of layers.
+TEST(Choices, OfMixedLayersGoBackToTheirBackendOnAmd) {
+  const EngineVersion newest = newest_known(Engine::Vllm), before = {0, 27, 1};
+  EXPECT_EQ(only_backend(Engine::Vllm, newest, "turboquant_k8v4", nullptr), "");
+  EXPECT_EQ(only_backend(Engine::Vllm, before, "turboquant_k8v4", nullptr), "TURBOQUANT");
+  const std::optional<Gpu> h100 = parse_gpu("H100");
+  const CachePlace named = {&*h100, Trait::No, 128, "ULTRAQUANT"};
+  EXPECT_EQ(why_not_served(Engine::Vllm, newest, "ultraquant_4bit", named), "");
 }
 
 TEST(Choices, SpellTheBackendAsTheVersionDoes) {
@@ -152,7 +220,7 @@ TEST(Choices, AreNotKnownOfAVersionThatWasNotRead) {
   const EngineVersion later = {0, 99, 0};
   EXPECT_EQ(has_cache_type(Engine::Vllm, later, "fp8"), Trait::Unknown);
   EXPECT_EQ(has_cache_type(Engine::Vllm, newest_known(Engine::Vllm), "fp8"), Trait::Yes);
-  EXPECT_EQ(only_backend(Engine::Vllm, later, "fp8_per_token_head"), "");
+  EXPECT_EQ(only_backend(Engine::Vllm, later, "fp8_per_token_head", nullptr), "");
   const KvDeclaration nvfp4 = declared(kNvfp4);
   EXPECT_EQ(cache_type(request("vllm@0.99.0", nvfp4)).quantized, Trait::Unknown);
 }

@@ -96,7 +96,10 @@ const std::vector<std::string> kTypes = {"",
                                          "fp8_per_token_head",
                                          "mxfp8",
                                          "fp4_e2m1",
-                                         "int8_per_token_head"};
+                                         "int8_per_token_head",
+                                         "turboquant_k8v4",
+                                         "ultraquant_4bit",
+                                         "fp8_ds_mla"};
 const std::vector<std::string> kBackends = {
     "",       "",    "FLASHINFER", "FLASH_ATTN", "TRITON_ATTN",     "CUTLASS_MLA", "flashinfer",
     "triton", "fa3", "trtllm_mha", "trtllm_mla", "FLASHMLA_SPARSE", "trtllm"};
