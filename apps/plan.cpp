@@ -13,6 +13,7 @@
 #include "capacity/assumptions.h"
 #include "export/layer_scales.h"
 #include "hub_cache.h"
+#include "planned_formats.h"
 #include "planned_model.h"
 #include "planned_state.h"
 #include "progress.h"
@@ -26,7 +27,7 @@ namespace kvcal {
 namespace {
 
 struct PlanFlags {
-  std::string model, scales, recipe, gpu, gpu_memory, weights, allowance = "3GiB";
+  std::string model, scales, recipe, gpu, gpu_memory, server, weights, allowance = "3GiB";
   std::optional<int64_t> gpus, tp;
   std::optional<double> utilization;
   Load load;
@@ -63,18 +64,17 @@ void take_gpu(const PlanFlags& flags, Deployment& d) {
     if (gpu.memory == 0 && !sized)
       fail("--gpu " + quoted(flags.gpu) + ": its memory is not known; give it with --gpu-memory SIZE");
     d.gpu_memory = gpu.memory;
-    d.unified = gpu.unified;
-    d.capability = gpu.capability;
-    d.rocm = gpu.rocm;
+    d.gpu = gpu;
   }
   if (sized) d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
-  d.utilization = flags.utilization.value_or(d.unified ? kUtilizationOfUnified : kUtilization);
+  d.utilization = flags.utilization.value_or(d.gpu.unified ? kUtilizationOfUnified : kUtilization);
 }
 
 // One of the two alone means one tensor-parallel group.
 Deployment deployment_of(const PlanFlags& flags) {
   Deployment d;
   take_gpu(flags, d);
+  d.server = planned_server(flags.server);
   d.allowance = parse_size("--allowance", flags.allowance);
   d.gpus = flags.gpus.value_or(flags.tp.value_or(1));
   d.tp = flags.tp.value_or(d.gpus);
@@ -145,7 +145,7 @@ Planned resolve(const PlanFlags& flags) {
   PlannedModel model = planned_model(file.config, flags.mtp);
   if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model.spec);
   if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model.spec);
-  const PlannedState state = planned_state(flags.state, file.config, model.spec, deployment.capability);
+  const PlannedState state = planned_state(flags.state, file.config, model.spec, deployment);
   deployment.state = state.storage;
   Capacity capacity = capacity_of(model.spec, deployment, weights_of(flags, file, model.spec));
   Recommendation recommendation = recommend(model.spec, capacity, flags.load);
@@ -196,6 +196,7 @@ void print_costs(const Planned& p) {
   if (p.capacity.recipe)
     costs += line_of(separator, grouped(p.capacity.recipe->cost().bytes_per_token()), " bytes with the recipe");
   write_line(costs, ", on each GPU of a group");
+  print_formats(p.capacity);
   print_state(p.state, p.spec(), p.capacity);
 }
 
@@ -311,9 +312,10 @@ Json to_json(const Planned& p) {
               {"gpu_memory", c.deployment.gpu_memory},
               {"gpus", c.deployment.gpus},
               {"tp", c.deployment.tp},
-              {"unified_memory", c.deployment.unified},
+              {"unified_memory", c.deployment.gpu.unified},
               {"utilization", c.deployment.utilization},
               {"layers_in_16_bits", c.deployment.kept_layers},
+              {"formats", formats_json(c)},
               {"weights",
                {{"bytes", w.bytes},
                 {"source", name_of(w.source)},
@@ -340,10 +342,7 @@ Json to_json(const Planned& p) {
 
 Exit run(const PlanFlags& flags) {
   const Planned planned = resolve(flags);
-  if (flags.json)
-    write_json(to_json(planned));
-  else
-    print_text(planned);
+  flags.json ? write_json(to_json(planned)) : print_text(planned);
   return Exit::Done;
 }
 
@@ -374,8 +373,8 @@ void add_plan(CLI::App& app, Job& chosen) {
       ->type_name("FILE");
   verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
       ->type_name("EVALUATION");
-  verb->add_option("--server", flags->state.server,
-                   "Server that keeps the recurrent state, with version: vllm@0.33.0 (default), sglang@0.5.23")
+  verb->add_option("--server", flags->server,
+                   "Server, with version: vllm@0.33.0, sglang@0.5.23 (default: formats of both, states of vLLM)")
       ->type_name("SERVER");
   verb->add_option("--state-dtype", flags->state.dtype,
                    "Type of recurrent state: f32, bf16, f16, fp8, int8 (default: as the server does by itself)")

@@ -4,28 +4,13 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/size_text.h"
+#include "deployment/cache_choices.h"
 #include "progress.h"
-#include "servers/server_support.h"
 #include "table.h"
 #include "terminal.h"
 
 namespace kvcal {
 namespace {
-
-NamedEngine server_of(const std::string& text) {
-  if (text.empty()) {
-    const Server newest = verified_server(ServerKind::Vllm);
-    return {Engine::Vllm, EngineVersion{newest.major, newest.minor, newest.patch}};
-  }
-  NamedEngine named = parse_engine(text);
-  if (named.server != Engine::Vllm && named.server != Engine::Sglang)
-    fail("--server " + quoted(text) + ": how it keeps recurrent state is known of vllm and sglang");
-  return named;
-}
-
-std::string text_of(const NamedEngine& named) {
-  return std::string(name_of(named.server)) + (named.version ? " " + str(*named.version) : "");
-}
 
 std::optional<StateWidth> format_of(std::string_view type) {
   if (type == "float32") return StateWidth::F32;
@@ -61,7 +46,8 @@ void set_slots(const StateFlags& flags, const ModelSpec& spec, PlannedState& sta
 std::string origin(const PlannedState& state) {
   if (state.asked) return "as given";
   const std::string by(state.type.decided_by);
-  return text_of(state.server) + (state.type.name.empty() ? " is not known to choose" : "'s type by " + by);
+  return str(state.server.server, state.server.version) +
+         (state.type.name.empty() ? " is not known to choose" : "'s type by " + by);
 }
 
 // With the state in another type, all else as planned.
@@ -73,13 +59,13 @@ Capacity with_state(const ModelSpec& spec, const Capacity& c, StateWidth format)
 
 }  // namespace
 
-PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec, int capability) {
+PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec,
+                           const Deployment& deployment) {
   PlannedState state;
-  state.server = server_of(flags.server);
+  state.server = deployment.server.value_or(NamedEngine{Engine::Vllm, newest_known(Engine::Vllm)});
   if (!has_state(spec)) {
     for (const auto& [given, option] :
-         {std::pair{!flags.dtype.empty(), "--state-dtype"}, std::pair{flags.slots.has_value(), "--state-slots"},
-          std::pair{!flags.server.empty(), "--server"}})
+         {std::pair{!flags.dtype.empty(), "--state-dtype"}, std::pair{flags.slots.has_value(), "--state-slots"}})
       if (given) fail(std::string(option) + ": the model has no recurrent layers");
     return state;
   }
@@ -90,7 +76,7 @@ PlannedState planned_state(const StateFlags& flags, const Json& config, const Mo
   take_layers(spec, request);
   request.server = state.server.server;
   request.version = state.server.version;
-  request.capability = capability;
+  request.capability = deployment.gpu.capability;
   state.type = state_type(request);
   state.asked = !flags.dtype.empty();
   state.storage.format = state.asked ? asked_format(flags.dtype) : format_of(state.type.name).value_or(StateWidth::F32);
@@ -144,7 +130,7 @@ Json state_json(const PlannedState& state, const ModelSpec& spec, const Capacity
   }
   return {{"dtype", name_of(state.storage.format)},
           {"decided_by", state.asked ? "given" : state.type.decided_by},
-          {"server", text_of(state.server)},
+          {"server", str(state.server.server, state.server.version)},
           {"slots", state.storage.slots},
           {"slots_why", state.slots_why},
           {"kinds", kinds},

@@ -11,7 +11,7 @@
 namespace kvcal {
 
 struct StateFlags {
-  std::string server, dtype;     // "vllm@0.33.0"; "bf16"; "": as the server does by itself
+  std::string dtype;             // "bf16"; "": as the server does by itself
   std::optional<int64_t> slots;  // states that a sequence holds
 };
 
@@ -24,8 +24,9 @@ struct PlannedState {
 };
 
 /// Throws Error for an option that does not fit, and for any of a model without recurrent layers.
-/// `capability` of the GPU; 0: not known.
-PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec, int capability);
+/// Without a server that of vLLM's newest version.
+PlannedState planned_state(const StateFlags& flags, const Json& config, const ModelSpec& spec,
+                           const Deployment& deployment);
 
 /// Of a model with recurrent layers; else nothing.
 void print_state(const PlannedState& state, const ModelSpec& spec, const Capacity& capacity);

@@ -150,13 +150,12 @@ Recommendation for_context(const ModelSpec& spec, const Capacity& c, int64_t con
       Advice::UseFp8, counts(c, context) + ": a sequence is " + formatted("%.2f", gain) + " times smaller in FP8", {}};
 }
 
-// On a GPU for which no server has such kernels.
+// Where no server that is asked stores FP8.
 void refuse_fp8(const Capacity& c, const Load& load, int64_t context, Recommendation& r) {
   if (r.advice != Advice::UseFp8 && r.advice != Advice::BuysLittle) return;
-  const std::string sm = "sm_" + std::to_string(c.deployment.capability);
   const bool holds = c.at(KvFormat::BF16).holds(load.concurrency.value_or(1), context);
   r.advice = holds ? Advice::KeepBf16 : Advice::LoadDoesNotFit;
-  r.text += ", but vLLM has no cache of E4M3 on this GPU (" + sm + ")";
+  r.text += ", but no server is known to store FP8 here (" + c.offer(KvFormat::FP8).text + ")";
 }
 
 }  // namespace
@@ -198,7 +197,7 @@ Recommendation recommend(const ModelSpec& spec, const Capacity& c, const Load& l
                 larger_group(spec, c, context),
             {}};
   Recommendation r = load.concurrency ? for_load(spec, c, *load.concurrency, context) : for_context(spec, c, context);
-  if (!takes_format(c.deployment, KvFormat::FP8, spec)) refuse_fp8(c, load, context, r);
+  if (c.offer(KvFormat::FP8).served == Trait::No) refuse_fp8(c, load, context, r);
   remark_on_state(c, context, r.remarks);
   remark_on_windows(c, context, r.remarks);
   remark_on_kept_layers(spec, c, r.remarks);

@@ -34,9 +34,9 @@ void add_machine(const ModelSpec& spec, const Capacity& c, std::vector<Assumptio
   const Deployment& d = c.deployment;
   out.push_back({"utilization",
                  "the server takes " + formatted("%.3g", d.utilization) + " of each GPU's memory, by default " +
-                     (d.unified ? formatted("%.3g", kUtilizationOfUnified) +
-                                      ": the system and its file cache live in the same memory"
-                                : formatted("%.3g", kUtilization)),
+                     (d.gpu.unified ? formatted("%.3g", kUtilizationOfUnified) +
+                                          ": the system and its file cache live in the same memory"
+                                    : formatted("%.3g", kUtilization)),
                  "--gpu-memory-utilization"});
   out.push_back({"allowance",
                  gib_text(static_cast<int64_t>(d.allowance)) +

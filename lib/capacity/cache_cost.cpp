@@ -90,15 +90,19 @@ const char* title_of(KvFormat format) {
   return kTitles[static_cast<size_t>(format)];
 }
 
-std::vector<KvFormat> planned_formats(const ModelSpec& spec) {
+// vLLM 0.33.0 stops with "nvfp4 KV cache is not supported with MLA", SGLang's MLATokenToKVPoolFP4 (0.5.23
+// memory_pool.py) quantizes them as fp4_mx_block16. vLLM gives INT4 to no backend of MLA, of MiMo-V2-Flash, of
+// MiniMax-M3.
+std::string why_not_planned(const ModelSpec& spec, KvFormat format) {
   const bool mla = std::ranges::any_of(spec.caches, &KvLayout::is_mla);
   const bool plain = !mla &&
                      std::ranges::all_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == c.head_dim_v; }) &&
                      std::ranges::all_of(spec.layers, [](const LayerSpec& l) { return l.index_row_bytes == 0; });
-  std::vector<KvFormat> formats = {KvFormat::BF16, KvFormat::FP8};
-  if (!mla) formats.push_back(KvFormat::NVFP4);
-  if (plain) formats.push_back(KvFormat::INT4);
-  return formats;
+  if (format == KvFormat::NVFP4 && mla)
+    return "vLLM stores no rows of MLA so, SGLang stores them in another type of 4 bits";
+  if (format == KvFormat::INT4 && !plain)
+    return "vLLM, which alone has it, stores keys and values of one width so, none of MLA or with an indexer";
+  return "";
 }
 
 int64_t SequenceCost::bytes_per_token() const {

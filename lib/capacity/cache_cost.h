@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,10 +22,8 @@ enum class KvFormat : uint8_t {
 std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4", "int4"
 const char* title_of(KvFormat format);      // "BF16", "FP8", "NVFP4", "INT4"
 
-/// Those that a whole model is planned in. NVFP4 not where a row is of MLA: vLLM 0.33.0 stops with "nvfp4 KV cache is
-/// not supported with MLA". INT4 only where keys and values of all layers are equally wide and nothing picks them: vLLM
-/// 0.33.0, which alone has it, gives it to no backend of other layers: of MLA, of MiMo-V2-Flash, of MiniMax-M3.
-std::vector<KvFormat> planned_formats(const ModelSpec& spec);
+/// Why no server's newest version stores this model's cache in that format, whatever the GPU; "" where one may.
+std::string why_not_planned(const ModelSpec& spec, KvFormat format);
 
 /// Layers whose caches cost the same.
 struct CacheCost {

@@ -45,17 +45,43 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
   return fits;
 }
 
-bool takes_format(const Deployment& d, KvFormat format, const ModelSpec& spec) {
-  constexpr int kAmpere = 80;
-  Gpu gpu;
-  gpu.rocm = d.rocm;
-  gpu.capability = d.capability;
+namespace {
+
+const char* type_of(KvFormat format) {
+  if (format == KvFormat::FP8) return "fp8_e4m3";
+  return format == KvFormat::NVFP4 ? "nvfp4" : "int4_per_token_head";
+}
+
+void add_after(std::string& list, const char* separator, const std::string& item) {
+  list += (list.empty() ? "" : separator) + item;
+}
+
+}  // namespace
+
+FormatOffer offer_of(const Deployment& d, KvFormat format, const ModelSpec& spec) {
+  if (std::string why = why_not_planned(spec, format); !why.empty()) return {format, Trait::No, std::move(why)};
+  const bool latent = std::ranges::any_of(spec.caches, &KvLayout::is_mla);
   const bool narrow = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == 64; });
-  const auto serves = [&](Engine server) {
-    return why_not_served(server, std::nullopt, "nvfp4", {&gpu, Trait::No, narrow ? 64 : 0}).empty();
-  };
-  if (format == KvFormat::NVFP4) return serves(Engine::Vllm) || serves(Engine::Sglang);
-  return format != KvFormat::FP8 || d.capability == 0 || d.capability >= kAmpere;
+  const CachePlace place = {&d.gpu, trait_of(latent), narrow ? 64 : 0};
+  const std::vector<NamedEngine> servers =
+      d.server ? std::vector{*d.server} : std::vector<NamedEngine>{{Engine::Vllm, {}}, {Engine::Sglang, {}}};
+  FormatOffer offer = {format, Trait::Unknown, ""};
+  std::string takers, others;
+  for (const NamedEngine& server : servers) {
+    const CacheService service = cache_service(server, type_of(format), place);
+    const std::string name = str(server.server, service.version);
+    if (service.served != Trait::Unknown && offer.served != Trait::Yes) offer.served = service.served;
+    if (service.served == Trait::Yes)
+      add_after(takers, ", ", name);
+    else
+      add_after(others, "; ", name + ": " + service.why);
+  }
+  offer.text = takers.empty() || others.empty() ? others : takers + " alone (" + others + ")";
+  return offer;
+}
+
+const FormatOffer& Capacity::offer(KvFormat format) const {
+  return *std::ranges::find(offers, format, &FormatOffer::format);
 }
 
 bool Capacity::has(KvFormat format) const {
@@ -68,12 +94,17 @@ const Fit& Capacity::at(KvFormat format) const {
 
 Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights) {
   check(deployment, spec);
-  Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
-  for (const KvFormat format : planned_formats(spec))
-    if (format == KvFormat::FP8 || takes_format(deployment, format, spec))
-      c.fits.emplace_back(format,
-                          Fit(deployment, c.budget,
-                              cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers, deployment.state)));
+  Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}, {}};
+  const auto add = [&](KvFormat format) {
+    c.fits.emplace_back(format,
+                        Fit(deployment, c.budget,
+                            cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers, deployment.state)));
+  };
+  add(KvFormat::BF16);
+  for (const KvFormat format : {KvFormat::FP8, KvFormat::NVFP4, KvFormat::INT4}) {
+    c.offers.push_back(offer_of(deployment, format, spec));
+    if (format == KvFormat::FP8 || c.offers.back().served == Trait::Yes) add(format);
+  }
   if (!deployment.recipe.empty())
     c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp, deployment.state));
   return c;

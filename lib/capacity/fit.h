@@ -8,7 +8,10 @@
 
 #include "capacity/cache_cost.h"
 #include "capacity/weight_bytes.h"
+#include "deployment/engine.h"
+#include "deployment/trait.h"
 #include "model/model_spec.h"
+#include "servers/gpu.h"
 
 namespace kvcal {
 
@@ -18,10 +21,9 @@ constexpr double kUtilization = 0.9, kUtilizationOfUnified = 0.85;
 
 /// The server and its machine, as far as memory goes.
 struct Deployment {
+  std::optional<NamedEngine> server = {};  // vLLM or SGLang; none: whichever of both
   uint64_t gpu_memory = 0;                 // bytes of one GPU
-  bool unified = false;                    // which are the system's memory, too
-  int capability = 0;                      // of an NVIDIA GPU, 90 for 9.0; 0: not known
-  bool rocm = false;                       // an AMD GPU
+  Gpu gpu = {};                            // as far as it is known, but for its memory
   int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
   double utilization = kUtilization;       // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
@@ -31,10 +33,14 @@ struct Deployment {
   int64_t replicas() const { return gpus / tp; }
 };
 
-/// Whether some server has kernels for such a cache on this GPU; true where it is not known. Of NVFP4 by the table of
-/// deployment/cache_choices.cpp. Below sm_80 vLLM has only Triton's kernels, which cannot be compiled for E4M3 there
-/// (vllm#35720).
-bool takes_format(const Deployment& deployment, KvFormat format, const ModelSpec& spec);
+/// Whether the server stores this model's cache in a format on this GPU, by deployment/cache_choices.cpp; without a
+/// server whether the newest version of one does.
+struct FormatOffer {
+  KvFormat format = KvFormat::FP8;
+  Trait served = Trait::Unknown;
+  std::string text;  // the reason, or which server alone does: "vLLM 0.28.0: compute capability 10 alone"; "" for none
+};
+FormatOffer offer_of(const Deployment& deployment, KvFormat format, const ModelSpec& spec);
 
 /// Throws Error: no GPUs, tp that does not divide them or the heads, utilization outside (0, 1].
 void check(const Deployment& deployment, const ModelSpec& spec);
@@ -71,9 +77,11 @@ struct Capacity {
   Deployment deployment;
   WeightBytes weights;
   Budget budget;
-  std::vector<std::pair<KvFormat, Fit>> fits;  // of the formats that model and GPU take; BF16 and FP8 always
+  std::vector<FormatOffer> offers;             // of FP8, NVFP4 and INT4
+  std::vector<std::pair<KvFormat, Fit>> fits;  // of BF16, FP8 and what else is served
   std::optional<Fit> recipe;                   // where the deployment has one
 
+  const FormatOffer& offer(KvFormat format) const;
   bool has(KvFormat format) const;
   const Fit& at(KvFormat format) const;
 };

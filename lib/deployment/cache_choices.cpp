@@ -136,6 +136,10 @@ std::string family_of(const Gpu& gpu) {
   return gpu.capability == 0 ? "" : std::to_string(gpu.capability / 10);
 }
 
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 std::string refusal_by_model(const OnlyOn& o, const CachePlace& place) {
   if (o.models == Models::Plain && place.latent == Trait::Yes) return "no MLA";
   return o.models == Models::Latent && place.latent == Trait::No ? "MLA alone" : "";
@@ -146,7 +150,7 @@ std::string refusal_by_gpu(const OnlyOn& o, const CachePlace& place) {
   const std::string family = place.gpu == nullptr ? "" : family_of(*place.gpu);
   if (family.empty()) return "";
   if (!place.gpu->rocm && place.gpu->capability < o.least)
-    return "compute capability " + std::to_string(o.least / 10) + "." + std::to_string(o.least % 10) + " or more";
+    return "compute capability " + capability_text(o.least) + " or more";
   // A command that names the backend itself goes past what the platform would choose.
   const bool of_amd = o.gpus == kOfAmd && (place.gpu->rocm || place.backend == o.backend);
   if (!o.gpus.empty() && !of_amd && !has_word(o.gpus, family)) {
@@ -225,6 +229,23 @@ std::string why_not_served(Engine server, const std::optional<EngineVersion>& ve
     (model.empty() ? by_gpu : by_model) = model.empty() ? gpu : model;
   }
   return by_gpu.empty() ? by_model : by_gpu;
+}
+
+CacheService cache_service(const NamedEngine& of, std::string_view type, const CachePlace& place) {
+  CacheService service = {of.version.value_or(newest_known(of.server))};
+  service.served = has_cache_type(of.server, service.version, type);
+  if (service.served == Trait::Unknown) service.why = "not known for this version";
+  if (service.served == Trait::No) service.why = "no such type";
+  if (service.served != Trait::Yes) return service;
+  service.why = why_not_served(of.server, service.version, type, place);
+  service.served = trait_of(service.why.empty());
+  // Triton's kernels for E4M3 begin with 8.9, and of MLA there are no others of Ampere.
+  const int least = place.latent == Trait::Yes ? 89 : 80;
+  const bool older = place.gpu != nullptr && place.gpu->capability > 0 && place.gpu->capability < least;
+  const auto lines = lines_of(of.server, service.version, type);
+  const bool checked = std::ranges::any_of(lines, [](const OnlyOn* o) { return o->least > 0; });
+  if (service.served != Trait::Yes || !older || checked) return service;
+  return {service.version, Trait::Unknown, "not checked below compute capability " + capability_text(least)};
 }
 
 std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type,

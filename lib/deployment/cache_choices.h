@@ -39,6 +39,14 @@ struct CachePlace {
 std::string why_not_served(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                            const CachePlace& place);
 
+/// Whether a server stores a cache of this type there: by its table of types, and of what versions serve them on.
+struct CacheService {
+  EngineVersion version;  // the one that is spoken of: the newest where none was given
+  Trait served = Trait::Unknown;
+  std::string why = "";  // where it does not, or it is not known
+};
+CacheService cache_service(const NamedEngine& server, std::string_view type, const CachePlace& place);
+
 /// The only attention backend that takes the type; "" where several may, or where the server goes back to it from
 /// another that the command names. `gpu`: null: not known.
 std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type,

@@ -18,6 +18,10 @@ std::string str(const EngineVersion& version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
+std::string str(Engine server, const std::optional<EngineVersion>& version) {
+  return std::string(name_of(server)) + (version ? " " + str(*version) : "");
+}
+
 std::optional<EngineVersion> parse_version(std::string_view text) {
   if (text.starts_with("v")) text.remove_prefix(1);
   std::array<int, 3> numbers = {0, 0, 0};

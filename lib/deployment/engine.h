@@ -17,6 +17,8 @@ struct EngineVersion {
   auto operator<=>(const EngineVersion&) const = default;
 };
 std::string str(const EngineVersion& version);
+/// "vLLM 0.33.0", "vLLM".
+std::string str(Engine server, const std::optional<EngineVersion>& version);
 
 /// Versions from `since` on and before `until`; zero: no limit.
 struct EngineVersions {

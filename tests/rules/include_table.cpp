@@ -66,7 +66,7 @@ std::span<const IncludeRule> include_table() {
         "model/model_spec.h", "model/architecture.h"}},
       {"capacity",
        "contexts that fit a GPU",
-       {"base", "tensor", "checkpoint", "deployment", "model/model_spec.h", "model/architecture.h"}},
+       {"base", "tensor", "checkpoint", "servers/gpu.h", "deployment", "model/model_spec.h", "model/architecture.h"}},
       {"report", "the HTML page", {"base", "stats", "solve", "artifact", "model/model_spec.h"}},
       {"kernels", "nothing includes them", {"base", "tensor", "ops"}},
       {"apps/mpi", "what --mpi opens; nothing includes it", {"base"}},

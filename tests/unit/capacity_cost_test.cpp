@@ -95,10 +95,12 @@ TEST(CacheCost, mla_rows_of_deepseek_v3_are_on_every_gpu) {
 }
 
 TEST(CacheCost, formats_of_4_bits_are_planned_where_no_row_is_of_mla) {
-  const auto last_of = [](const Json& config) { return planned_formats(spec_of(config)).back(); };
-  EXPECT_EQ(last_of(llama_8b()), KvFormat::INT4);
-  EXPECT_EQ(last_of(qwen3_5_35b()), KvFormat::INT4);
-  EXPECT_EQ(last_of(deepseek_v3()), KvFormat::FP8);
+  for (const KvFormat format : {KvFormat::NVFP4, KvFormat::INT4}) {
+    EXPECT_EQ(why_not_planned(spec_of(llama_8b()), format), "");
+    EXPECT_EQ(why_not_planned(spec_of(qwen3_5_35b()), format), "");
+    EXPECT_NE(why_not_planned(spec_of(deepseek_v3()), format), "");
+  }
+  EXPECT_EQ(why_not_planned(spec_of(deepseek_v3()), KvFormat::FP8), "");
 }
 
 // A layer: 8 x (64 + 64) x 2 = 2,048. 24 of them within the window of 128, 12 behind it. 8,192 tokens:

@@ -56,17 +56,54 @@ TEST(Fit, longest_context_of_64_sequences) {
   EXPECT_EQ(c.at(KvFormat::BF16).context(1000000, 8192), 0);
 }
 
+FormatOffer offer(KvFormat format, const char* gpu, const char* server = "", const Json& config = llama_8b()) {
+  Deployment d = gpus_of(80 * kGiB);
+  if (*gpu != '\0') d.gpu = parse_gpu(gpu).value();
+  if (*server != '\0') d.server = parse_engine(server);
+  return offer_of(d, format, spec_of(config));
+}
+
 // vLLM 0.33.0's FlashInferBackend; heads of 64 channels only by the kernels of Blackwell.
-TEST(Fit, nvfp4_by_compute_capability) {
-  const auto taken = [](const Json& config, int capability) {
-    Deployment d = gpus_of(80 * kGiB);
-    d.capability = capability;
-    return takes_format(d, KvFormat::NVFP4, spec_of(config));
+TEST(Offers, of_nvfp4_go_by_compute_capability) {
+  const Json narrow = llama(2, 512, 8, 512);
+  for (const char* gpu : {"", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"})
+    EXPECT_EQ(offer(KvFormat::NVFP4, gpu).served, Trait::Yes) << gpu;
+  for (const char* gpu : {"sm_70", "sm_75", "sm_110", "MI300X"})
+    EXPECT_EQ(offer(KvFormat::NVFP4, gpu).served, Trait::No) << gpu;
+  for (const char* gpu : {"sm_80", "sm_90"})
+    EXPECT_EQ(offer(KvFormat::NVFP4, gpu, "", narrow).served, Trait::No) << gpu;
+  for (const char* gpu : {"", "sm_100", "sm_120"})
+    EXPECT_EQ(offer(KvFormat::NVFP4, gpu, "", narrow).served, Trait::Yes) << gpu;
+}
+
+TEST(Offers, are_those_of_the_server_that_is_named) {
+  const auto expect = [](const FormatOffer& o, Trait served, const std::string& text) {
+    EXPECT_EQ(o.served, served) << text;
+    EXPECT_EQ(o.text, text);
   };
-  for (const int capability : {0, 80, 86, 89, 90, 100, 103, 120, 121}) EXPECT_TRUE(taken(llama_8b(), capability));
-  for (const int capability : {70, 75, 110}) EXPECT_FALSE(taken(llama_8b(), capability)) << capability;
-  for (const int capability : {80, 90}) EXPECT_FALSE(taken(llama(2, 512, 8, 512), capability)) << capability;
-  for (const int capability : {0, 100, 120}) EXPECT_TRUE(taken(llama(2, 512, 8, 512), capability)) << capability;
+  expect(offer(KvFormat::NVFP4, "A100", "vllm@0.28.0"), Trait::No, "vLLM 0.28.0: compute capability 10 alone");
+  expect(offer(KvFormat::NVFP4, "A100", "vllm"), Trait::Yes, "");
+  expect(offer(KvFormat::NVFP4, "A100"), Trait::Yes,
+         "vLLM 0.33.0 alone (SGLang 0.5.23: compute capability 10 12 alone)");
+  expect(offer(KvFormat::NVFP4, "B200"), Trait::Yes, "");
+  expect(offer(KvFormat::NVFP4, "MI300X", "sglang"), Trait::No, "SGLang 0.5.23: compute capability 10 12 alone");
+  expect(offer(KvFormat::INT4, "H100", "vllm@0.24.0"), Trait::No, "vLLM 0.24.0: no such type");
+  expect(offer(KvFormat::INT4, "H100"), Trait::Yes, "vLLM 0.33.0 alone (SGLang 0.5.23: no such type)");
+  expect(offer(KvFormat::FP8, "H100", "vllm@0.99.0"), Trait::Unknown, "vLLM 0.99.0: not known for this version");
+}
+
+// FlashInfer took T4 until 0.23; of SGLang nobody looked.
+TEST(Offers, of_fp8_below_ampere_and_for_mla) {
+  EXPECT_EQ(offer(KvFormat::FP8, "T4", "vllm@0.23.0").served, Trait::Yes);
+  EXPECT_EQ(offer(KvFormat::FP8, "T4", "vllm@0.24.0").served, Trait::No);
+  EXPECT_EQ(offer(KvFormat::FP8, "V100", "vllm@0.23.0").text, "vLLM 0.23.0: compute capability 7.5 or more");
+  EXPECT_EQ(offer(KvFormat::FP8, "T4", "sglang").served, Trait::Unknown);
+  EXPECT_EQ(offer(KvFormat::FP8, "T4").text,
+            "vLLM 0.33.0: compute capability 8.0 or more; SGLang 0.5.23: not checked below compute capability 8.0");
+  EXPECT_EQ(offer(KvFormat::FP8, "T4").served, Trait::No);
+  EXPECT_EQ(offer(KvFormat::FP8, "A100", "", deepseek_v3()).served, Trait::No);
+  EXPECT_EQ(offer(KvFormat::FP8, "H100", "", deepseek_v3()).text, "");
+  EXPECT_EQ(offer(KvFormat::INT4, "T4", "vllm").served, Trait::Unknown);
 }
 
 // 80 GB is not 80 GiB: 0.9 x 80,000,000,000 = 72,000,000,000; less the same: 52,718,252,032, 49.1 sequences.

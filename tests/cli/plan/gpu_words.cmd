@@ -18,7 +18,7 @@ done
 for gpu in T4 'RTX 2080 Ti' 'RTX A6000' RTX5070Ti 'DGX Spark' 'NVIDIA GB300' MI325X MI355X 'RX 7900 XTX' 'Jetson AGX Orin' 'Quadro RTX 8000' A2000; do
   kvcal plan "$M" --gpu "$gpu" 2>&1 | sed -n "s/^machine: *1 x \([^,]*\),.*/$gpu: \1/p;s/^kvcal: error: --gpu//p"
 done
-# An NVFP4 cache is for NVIDIA from Ampere on, and vLLM has no cache of E4M3 before Ampere.
+# An NVFP4 cache is for NVIDIA from Ampere on, and vLLM has no cache of E4M3 before Ampere; older kernels were not looked into.
 for gpu in H200 B200 MI355X 'RTX 2080 Ti'; do
   kvcal plan "$M" --gpu "$gpu" --context 2048 --concurrency 4000 | grep -E '^(a token|use_fp8|keep_bf16|load_does_not_fit)'
 done

@@ -8,6 +8,7 @@ for part in '"source":"headers"' '"cache":81876192' '"kv_bytes_per_token":{"bf16
   '"kinds":[{"kind":"gated_delta_net","n_layers":6,"state_bytes":49152,"conv_bytes":9216}]' \
   '"f32":{"slot_bytes":107520,"sequences":{"bf16":35,"fp8":64}}' '"int8":{"slot_bytes":36864,"sequences":{"bf16":37,"fp8":72}}' \
   '{"context":2048,"sequences":{"bf16":36,"fp8":70,"nvfp4":115,"int4":115},"bytes_per_sequence":{"bf16":2213888,"fp8":1165312,"nvfp4":706560,"int4":706560}}' \
+  '"formats":{"fp8":{"served":true,"text":""},"nvfp4":{"served":true,"text":""},"int4":{"served":true,"text":"vLLM0.33.0alone(SGLang0.5.23:nosuchtype)"}}' \
   '"advice":{"name":"use_fp8"'; do
   grep -qF "$part" plan.json || echo "not there: $part"
 done

@@ -10,7 +10,7 @@ kvcal plan config.json --weights 2MiB --gpu-memory 200MiB --allowance 100MiB | g
 plan --state-dtype fp4
 plan --state-slots 0
 plan --server llama.cpp
-for option in "--state-dtype bf16" "--server sglang@0.5.23"; do
+for option in "--state-dtype bf16" "--state-slots 2"; do
   kvcal plan "$SOURCE/tests/arch/golden/glm4_moe/config.json" --gpu-memory 4GB $option
 done
 # exits 2
