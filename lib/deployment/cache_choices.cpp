@@ -6,6 +6,7 @@
 
 #include "base/letter_case.h"
 #include "base/word_list.h"
+#include "deployment/cache_type.h"
 
 namespace kvcal {
 namespace {
@@ -211,6 +212,10 @@ Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version,
     if (c.server == server && c.type == type && any != Trait::Yes)
       if (const Trait here = has(c, version); here != Trait::No) any = here;
   return any;
+}
+
+bool is_quantized_choice(std::string_view type) {
+  return is_quantized_type(type) && std::ranges::find(kChoices, type, &Choice::type) != kChoices.end();
 }
 
 // Every attention backend of these versions does.

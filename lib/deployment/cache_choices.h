@@ -23,6 +23,9 @@ bool is_newer_than_known(Engine server, const std::optional<EngineVersion>& vers
 /// and SGLang, between versions that were looked at, and after them.
 Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
 
+/// Whether some version of vLLM or SGLang has it, and it is quantized.
+bool is_quantized_choice(std::string_view type);
+
 /// Whether this version refuses the type later on, although it is a choice of the option.
 bool refuses_choice(Engine server, const std::optional<EngineVersion>& version, std::string_view type);
 

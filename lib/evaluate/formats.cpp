@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "deployment/cache_choices.h"
 
 namespace kvcal {
 namespace {
@@ -35,15 +36,10 @@ std::span<const StoredFormat> formats() {
   return kFormats;
 }
 
-/// --kv-cache-dtype of vLLM 0.33.0 and SGLang 0.5.23, whose rounding is none of those above.
-constexpr std::string_view kNotModelled[] = {
-    "fp8_ds_mla",         "nvfp4_ds_mla",       "nvfp4_4over6",        "mxfp8",       "fp4_mx_block16",
-    "fp4_e2m1",           "octave_k3v3",        "octave_k3v3_compact", "octave_k3v4", "ultraquant_4bit",
-    "turboquant_3bit_nc", "turboquant_4bit_nc", "turboquant_k3v4_nc"};
-
 const StoredFormat& format_named(std::string_view name) {
   const auto found = std::ranges::find(formats(), name, &StoredFormat::name);
-  if (std::ranges::find(kNotModelled, name) != std::end(kNotModelled))
+  // "fp8" is another name of what is modelled.
+  if (found == formats().end() && name != "fp8" && is_quantized_choice(name))
     fail("servers have a cache of type " + quoted(name) +
          ", but how they round it is not modelled; --help has the formats that are");
   if (found == formats().end()) fail_unknown("cache format", name, stored_format_names());

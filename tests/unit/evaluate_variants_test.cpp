@@ -193,8 +193,10 @@ TEST(Variants, KeysAndValuesInFormatsOfTheirOwn) {
   EXPECT_NE(error_of([] { stored_format("int8:turboquant_k8v4"); }).find("keys and values together"),
             std::string::npos);
   EXPECT_NE(error_of([] { stored_format("int8:"); }).find("unknown cache format ''"), std::string::npos);
-  for (const char* served : {"mxfp8", "nvfp4_4over6:fp8_e4m3", "bf16:fp8_ds_mla"})
+  for (const char* served : {"mxfp8", "fp4_e2m1", "octave_k3v4", "nvfp4_4over6:fp8_e4m3", "bf16:fp8_ds_mla"})
     EXPECT_NE(error_of([&] { stored_format(served); }).find("is not modelled"), std::string::npos) << served;
+  for (const char* none : {"fp8", "auto", "bfloat16", "q8_0"})
+    EXPECT_NE(error_of([&] { stored_format(none); }).find("unknown cache format"), std::string::npos) << none;
   EXPECT_NE(error_of([] { stored_format("int8:int8:int8"); }).find("unknown cache format"), std::string::npos);
 }
 
