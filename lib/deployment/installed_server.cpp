@@ -43,8 +43,7 @@ InstalledServer installed_server(const Json& answer, const std::string& python, 
   const auto meant = std::ranges::find_if(found, [&](const auto& f) { return any || f.server == wanted.server; });
   if (meant == found.end()) fail(option + ": " + std::string(name_of(wanted.server)) + " is not installed there");
   if (wanted.version && meant->version && !is_meant(*meant->version, wanted))
-    fail(option + " has " + std::string(name_of(meant->server)) + " " + str(*meant->version) + ", --server says " +
-         str(*wanted.version));
+    fail(option + " has " + str(meant->server, meant->version) + ", --server says " + str(*wanted.version));
   return *meant;
 }
 

@@ -54,15 +54,12 @@ Found latent_scales_of_sglang(const Facts& f) {
              : Found{};
 }
 
-// By export's table of servers, where it knows the class. A config without quantization is C20's, and MLA in SGLang,
-// where scales do arrive, C22's.
+// By export's table of servers, where that is about the version and the class. A config without quantization is C20's,
+// and MLA in SGLang, where scales do arrive, C22's.
 Found nowhere_to_load(const Facts& f) {
-  constexpr EngineVersion kLatentBroken = {0, 25, 0};
-  const bool latent = f.model.latent == Trait::Yes;
   if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
-  if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Trait::Yes)) return {};
-  if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
-  const std::optional<ServerSupport> support = support_of(f, kind_in_tables(f.server));
+  if (f.model.latent == Trait::Yes && f.is(Engine::Sglang)) return {};
+  const std::optional<ServerSupport> support = support_of(f);
   const bool here = support && !support->loads && support->served;
   return here ? in_checkpoint(f, f.model.architecture + ": " + support->why_not) : Found{};
 }
@@ -72,7 +69,7 @@ Found nowhere_to_load(const Facts& f) {
 Found scales_of_half(const Facts& f) {
   const bool narrow = f.model.latent == Trait::No && f.model.head_dim > 0 && f.model.head_dim <= 256;
   if (!narrow || cache_request(f).asked.empty() || has_platform_of_its_own(f)) return {};
-  const std::optional<ServerSupport> support = support_of(f, ServerKind::Sglang);
+  const std::optional<ServerSupport> support = support_of(f);
   return support && support->loads ? found_with_backend(f) : Found{};
 }
 
@@ -184,7 +181,7 @@ Found joined_names_refused(const Facts& f) {
   const bool here =
       line != kJoinedNames.end() && f.checkpoint->n_of_projections > 0 && f.before(line->since) == Trait::Yes;
   if (!here) return {};
-  const std::string fixed = std::string(name_of(f.server)) + " " + str(line->since) + " loads them";
+  const std::string fixed = str(f.server, line->since) + " loads them";
   return in_checkpoint(
       f, count(f.checkpoint->n_of_projections, "scale") + " named .k_proj.k_scale or .v_proj.v_scale; " + fixed);
 }

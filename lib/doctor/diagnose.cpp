@@ -96,13 +96,10 @@ void take_installed(Facts& facts) {
   const InstalledServer& installed = *facts.installed;
   const bool other = facts.server != Engine::Unknown && facts.server != installed.server;
   const bool other_version = facts.version && installed.version && *facts.version != *installed.version;
-  const auto text = [](Engine server, const std::optional<EngineVersion>& version) {
-    return std::string(name_of(server)) + (version ? " " + str(*version) : "");
-  };
   if (other || other_version)
-    fail("--installed " + quoted(installed.python) + " has " + text(installed.server, installed.version) + ", " +
+    fail("--installed " + quoted(installed.python) + " has " + str(installed.server, installed.version) + ", " +
          (facts.version ? facts.version_from.file + " says " : "the other inputs say ") +
-         text(facts.server, facts.version) + "; leave out --installed, or say with --server what is wanted");
+         str(facts.server, facts.version) + "; leave out --installed, or say with --server what is wanted");
   facts.server = installed.server;
   if (facts.command && facts.command->words.front() == "...") give_program(*facts.command, facts.server);
   if (!installed.version) return;

@@ -197,8 +197,7 @@ ScaleReader scale_reader(const Facts& f) {
 
 /// By the table of servers, where it knows the class.
 bool none_arrives(const Facts& f) {
-  const std::optional<Server> of = server_of_table(f);
-  const std::optional<ServerSupport> support = of ? support_of(f, of->kind) : std::nullopt;
+  const std::optional<ServerSupport> support = support_of(f);
   return support && !loads(effect_of(*support, support->write, 'k')) && !uses_plugin(f);
 }
 
@@ -236,11 +235,11 @@ std::optional<Server> server_of_table(const Facts& f) {
   return other ? std::nullopt : std::optional(of);
 }
 
-std::optional<ServerSupport> support_of(const Facts& f, ServerKind server) {
-  if (!f.checkpoint) return std::nullopt;
-  const KvCarrier carrier = carrier_of(f.checkpoint->declaration, server);
-  return or_nothing(
-      [&] { return std::optional(server_support(verified_server(server), f.model.architecture, carrier)); });
+std::optional<ServerSupport> support_of(const Facts& f) {
+  const std::optional<Server> of = server_of_table(f);
+  if (!f.checkpoint || !of) return std::nullopt;
+  const KvCarrier carrier = carrier_of(f.checkpoint->declaration, of->kind);
+  return or_nothing([&] { return std::optional(server_support(*of, f.model.architecture, carrier)); });
 }
 
 std::optional<ServerSupport> support_of_export(const Facts& f, ServerKind server) {

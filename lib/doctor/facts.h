@@ -191,8 +191,9 @@ ScaleUse scale_use_with(const Facts& facts, const CacheType& cache);
 /// The server as the table of servers has it, where the version is that of the table or not given; none for others.
 std::optional<Server> server_of_table(const Facts& facts);
 
-/// What that table says of the checkpoint's class; nothing of one that it does not have, and without config.json.
-std::optional<ServerSupport> support_of(const Facts& facts, ServerKind server);
+/// What that table says of the checkpoint's class; nothing of one that it does not have, of another version, and
+/// without config.json.
+std::optional<ServerSupport> support_of(const Facts& facts);
 
 /// What the table says of export, which gives a checkpoint without a quantization_config one of compressed-tensors.
 /// Without config.json of the class that the log, or a name of a model with MLA, gives away.

@@ -114,7 +114,7 @@ FactRow delivered(const Facts& f) {
   if (!of)
     return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " +
                           str(newest_known(f.server)) + " it is known");
-  const std::optional<ServerSupport> s = support_of(f, of->kind);
+  const std::optional<ServerSupport> s = support_of(f);
   if (!s) return open(name, "the server's log: this class is not in the table of servers");
   return known(name, arrives(*s) ? by_names(f) : "no: " + why_none_arrives(*s), s->source);
 }
@@ -124,8 +124,7 @@ std::string source_of_use(const Facts& f) {
   const bool loads = f.is(Engine::Vllm) || f.is(Engine::Sglang);
   if (!loads) return std::string(name_of(f.server)) + " makes its own";
   const std::string backend = backend_of(f);
-  return "read: " + std::string(name_of(f.server)) + (f.version ? " " + str(*f.version) : "") +
-         (backend.empty() ? "" : ", " + backend);
+  return "read: " + str(f.server, f.version) + (backend.empty() ? "" : ", " + backend);
 }
 
 FactRow applied(const Facts& f) {

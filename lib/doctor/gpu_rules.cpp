@@ -181,7 +181,7 @@ Found type_not_served(const Facts& f) {
   std::string detail = f.cache_text() + ": " + why;
   if (!f.version) detail += ", in every version that has the type";
   if (f.version && why_not_served(f.server, newest, f.cache.name, place_of(f)).empty())
-    detail += ", not in " + std::string(name_of(f.server)) + " " + str(newest);
+    detail += ", not in " + str(f.server, newest);
   Found found = found_in_flags(f, {"kv-cache-dtype"}, std::move(detail));
   return f.gpu ? on_gpu(f, found, found.detail) : found;
 }

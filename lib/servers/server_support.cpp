@@ -179,6 +179,11 @@ Server verified_server(ServerKind kind) { return kind == ServerKind::Vllm ? kVer
 
 bool is_verified(const Server& server) { return compare(server, verified_server(server.kind)) == 0; }
 
+bool knows_side_files(const Server& server) {
+  const bool older_vllm = server.kind == ServerKind::Vllm && !is_below(server, 0, 7);
+  return is_verified(server) || (older_vllm && compare(server, verified_server(server.kind)) < 0);
+}
+
 std::vector<std::string> version_notes(const Server& server) {
   const Server verified = verified_server(server.kind);
   if (is_verified(server)) return {};

@@ -29,6 +29,9 @@ Server verified_server(ServerKind kind);
 /// Whether the table speaks of this version. Of others it is not known what they do.
 bool is_verified(const Server& server);
 
+/// Whether it is known what a server makes of a scale file beside the checkpoint: of vLLM since it takes none.
+bool knows_side_files(const Server& server);
+
 /// What is known of other versions than the verified one: a sentence each; empty for the verified one.
 std::vector<std::string> version_notes(const Server& server);
 

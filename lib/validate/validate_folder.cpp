@@ -110,7 +110,7 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
 
 void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report) {
   if (servers.empty()) return;
-  report.evaluated({"V05", "V08"});
+  report.evaluated({"V05"});
   const Artifact a = artifact_from_json(parse_json(text));
   const std::string& architecture = a.model.architecture;
   const std::vector<DepartingSite> departing = departing_sites(a, false);
@@ -120,6 +120,11 @@ void check_as_side_file(std::string_view text, const std::vector<Server>& server
   };
   for (const Server& server : servers) {
     for (const std::string& note : version_notes(server)) report.add("V05", "", note);
+    if (!knows_side_files(server)) {
+      report.not_evaluated({"V08"}, "what " + str(server) + " does with scale files was not checked");
+      continue;
+    }
+    report.evaluated({"V08"});
     const std::string name = str(server) + " " + architecture;
     if (server.kind == ServerKind::Vllm)
       misses("", name, "", "no flag takes a scale file since 0.7");

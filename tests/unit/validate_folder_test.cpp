@@ -237,6 +237,9 @@ TEST(ValidateFolder, JudgesAScaleFileAsASideFile) {
   EXPECT_EQ(ids("Qwen3ForCausalLM", "sglang"), Ids{});
   EXPECT_EQ(ids("Qwen3_5ForCausalLM", "sglang"), Ids{"V08"});
   EXPECT_EQ(ids("Qwen3ForCausalLM", "vllm"), Ids{"V08"});
+  EXPECT_EQ(ids("Qwen3ForCausalLM", "vllm@0.20.0"), (Ids{"V05", "V08"}));
+  for (const char* unknown : {"vllm@0.6.6", "vllm@0.34.0", "sglang@0.5.9", "sglang@0.6"})
+    EXPECT_EQ(ids("Qwen3_5ForCausalLM", unknown), Ids{"V05"}) << unknown;
 }
 
 TEST(ValidateFolder, NamesTheRankWhoseHeadsWereMeasured) {
