@@ -57,10 +57,12 @@ std::string targets_of(const ExportForm& form, const std::vector<ServerSupport>&
 }
 
 /// The command; "" where export refuses.
-std::string command_of(const ExportForm& form, const std::vector<ServerSupport>& supports) {
+std::string command_of(const ExportForm& form, const std::vector<ServerSupport>& supports, const Facts& f) {
   const std::string targets = targets_of(form, supports);
   if (targets.empty()) return "";
-  return std::string(form.command) + (form.to.empty() ? "" : " --to " + targets);
+  const bool replaces = f.checkpoint && f.checkpoint->n_scales() > 0 && !targets.starts_with("sglang-json");
+  return std::string(form.command) + (replaces ? " --replace-scales" : "") +
+         (form.to.empty() ? "" : " --to " + targets);
 }
 
 std::string in_place_of(const FixPart& part, const std::string& way) {
@@ -100,7 +102,7 @@ std::string export_advice(std::string_view fix, const Facts& facts) {
       continue;
     }
     const std::vector<ServerSupport> supports = supports_of(*form, facts);
-    if (const std::string command = command_of(*form, supports); !command.empty()) {
+    if (const std::string command = command_of(*form, supports, facts); !command.empty()) {
       text += part.before + part.text.replace(part.text.find(form->word), form->word.size(), command);
       continue;
     }

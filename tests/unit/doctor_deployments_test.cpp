@@ -8,7 +8,9 @@
 #include <random>
 #include <set>
 
+#include "doctor/export_advice.h"
 #include "doctor_fixture.h"
+#include "servers/without_export.h"
 
 namespace kvcal {
 namespace {
@@ -52,6 +54,8 @@ class Draw {
 
 const std::vector<std::string> kConfigs = {
     R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 64)",
+    R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "torch_dtype": "bfloat16", "num_attention_heads": 8,
         "num_key_value_heads": 2, "head_dim": 64)",
     R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "torch_dtype": "bfloat16",
         "num_attention_heads": 16, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128)",
@@ -288,6 +292,37 @@ void expect_useful_fixes(const Deployment& deployment, const Diagnosis& d) {
   }
 }
 
+/// Of exports: not for a server that loads nothing of this class so, and not beside tensors that it would refuse to
+/// replace.
+void expect_exports_that_are_taken(const Deployment& deployment, const Diagnosis& d) {
+  const CheckpointFacts* checkpoint = d.facts.checkpoint.get();
+  if (checkpoint == nullptr || d.facts.model.architecture.empty()) return;
+  const auto takes = [&](ServerKind kind, bool ServerSupport::*what) {
+    return support_of_export(kind, d.facts.model.architecture, carrier_of(checkpoint->declaration, kind)).*what;
+  };
+  const auto loads = [&](ServerKind kind) { return takes(kind, &ServerSupport::loads); };
+  for (const Sign& sign : d.findings)
+    for (const FixPart& part : parts_of(fix_text(*sign.entry, d.facts))) {
+      const size_t at = part.text.find("kvcal export");
+      if (at == std::string::npos) continue;
+      const std::string command = part.text.substr(at);
+      const auto has = [&](const char* words) { return command.find(words) != std::string::npos; };
+      const bool json = has("--to sglang-json"), sglang = has("--to sglang") || has("(or sglang)");
+      const bool vllm = has("--to vllm"), to_own = !vllm && !sglang;
+      const bool one_is_enough = to_own && d.facts.is(Engine::Unknown);
+      if (has("--to tgi") || has("--to vllm-ascend")) continue;  // the table is not about them
+      const bool refused = json ? !takes(ServerKind::Sglang, &ServerSupport::json)
+                           : one_is_enough
+                               ? !loads(ServerKind::Vllm) && !loads(ServerKind::Sglang)
+                               : ((vllm || (to_own && d.facts.is(Engine::Vllm))) && !loads(ServerKind::Vllm)) ||
+                                     ((sglang || (to_own && d.facts.is(Engine::Sglang))) && !loads(ServerKind::Sglang));
+      EXPECT_FALSE(refused) << sign.entry->id << ": " << command << "\n" << deployment.text();
+      EXPECT_TRUE(json || checkpoint->n_scales() == 0 || has("--replace-scales"))
+          << sign.entry->id << ": " << command << "\n"
+          << deployment.text();
+    }
+}
+
 /// Neither variables nor backends of another server.
 void expect_words_of_server(const Deployment& deployment, const Diagnosis& d) {
   if (d.facts.is(Engine::Unknown)) return;
@@ -298,6 +333,10 @@ void expect_words_of_server(const Deployment& deployment, const Diagnosis& d) {
     const std::string fix = fix_text(*sign.entry, d.facts);
     EXPECT_EQ(fix.find(vllm ? "SGLANG_" : "VLLM_"), std::string::npos) << fix << "\n" << deployment.text();
     const size_t at = fix.find(option);
+    const std::string rest = at == std::string::npos ? "" : fix.substr(at + option.size());
+    const std::string backend = rest.substr(0, rest.find_first_of(" ,;)"));
+    EXPECT_TRUE(backend.empty() || backend != d.facts.flag_value("attention-backend")) << fix << "\n"
+                                                                                       << deployment.text();
     const char first = at == std::string::npos ? '\0' : fix[at + option.size()];
     EXPECT_FALSE(vllm ? first >= 'a' && first <= 'z' : first >= 'A' && first <= 'Z') << fix << "\n"
                                                                                      << deployment.text();
@@ -329,6 +368,7 @@ TEST_F(Deployments, AreToldWithoutContradictionOrUselessAdvice) {
     expect_known(deployment, d);
     expect_useful_fixes(deployment, d);
     expect_words_of_server(deployment, d);
+    expect_exports_that_are_taken(deployment, d);
     expect_format_of_cache(deployment, d);
     expect_word_of_scale_file(deployment, d);
   }
