@@ -37,7 +37,7 @@ Found other_weights(const Facts& f) {
 
 /// Whether SGLang reads a JSON of scales for this class: not known of one that its table does not have.
 Trait takes_json(const Facts& f) {
-  const std::optional<ServerSupport> support = support_of(f, ServerKind::Sglang);
+  const std::optional<ServerSupport> support = support_of(f);
   return support ? trait_of(support->json) : Trait::Unknown;
 }
 
