@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "doctor/container_file.h"
+#include "doctor/diagnose.h"
 #include "doctor/launches.h"
 #include "harness/cost.h"
 
@@ -112,6 +113,30 @@ TEST(ContainerFile, CostsWhatItsTextDoes) {
     EXPECT_LT(cost.seconds, 2);
     EXPECT_LT(cost.kilobytes, 32 << 10);
   }
+}
+
+// What the program of an image is that others made is not known: a model in front of options is a server's.
+TEST(ContainerFile, AModelBeforeOptionsIsForTheImagesServer) {
+  const auto models = [](const std::string& image, const std::string& words) {
+    std::string all;
+    for (const ServeCommand& c :
+         read_launches("services:\n  x:\n    image: " + image + "\n    command: [" + words + "]\n").commands)
+      all += c.model + " " + c.flags.at("kv-cache-dtype");
+    return all;
+  };
+  EXPECT_EQ(models("intel/llm-scaler-vllm:0.26.0-b2", "/models/X, --kv-cache-dtype, fp8_e4m3"), "/models/X fp8_e4m3");
+  EXPECT_EQ(models("intel/llm-scaler-vllm:0.26.0-b2", "/app/start.sh, --kv-cache-dtype, fp8_e4m3"), "");
+  EXPECT_EQ(models("nginx", "/models/X, --kv-cache-dtype, fp8_e4m3"), "");
+}
+
+TEST(ContainerFile, OfAManifestSaysWhichGpuItAsksFor) {
+  Doctor doctor;
+  doctor.add_command("pod.yaml",
+                     "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector: {nvidia.com/gpu.product: Tesla-T4}\n"
+                     "  containers:\n  - {image: vllm/vllm-openai, args: [--model, X]}\n");
+  const Diagnosis d = doctor.diagnose();
+  ASSERT_TRUE(d.facts.gpu.has_value());
+  EXPECT_EQ(d.facts.gpu->capability, 75);
 }
 
 }  // namespace

@@ -258,15 +258,6 @@ spec:
               - "16"
 )",
        "SGLang X: tp=16"},
-      {R"(services:
-  x:
-    image: intel/llm-scaler-vllm:0.26.0-b2
-    command:
-      - /models/X
-      - --kv-cache-dtype
-      - fp8_e4m3
-)",
-       "vLLM /models/X: kv-cache-dtype=fp8_e4m3"},
       {R"(apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 spec:
@@ -308,16 +299,6 @@ args: ["--model", "X", "--kv-cache-dtype", "fp8"]
   EXPECT_EQ(read_launches(forms[0].text).kind, "compose file");
   EXPECT_EQ(read_launches(forms[3].text).kind, "Kubernetes manifest");
   EXPECT_EQ(read_launches(forms[8].text).kind, "chart's values");
-}
-
-TEST(Launch, the_gpu_is_what_the_manifest_asks_for) {
-  Doctor doctor;
-  doctor.add_command("pod.yaml",
-                     "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector: {nvidia.com/gpu.product: Tesla-T4}\n"
-                     "  containers:\n  - {image: vllm/vllm-openai, args: [--model, X]}\n");
-  const Diagnosis d = doctor.diagnose();
-  ASSERT_TRUE(d.facts.gpu.has_value());
-  EXPECT_EQ(d.facts.gpu->capability, 75);
 }
 
 TEST(Launch, kinds_of_files) {
