@@ -23,7 +23,7 @@ fails_with 2 "cannot write to standard output" sh -c "$kvcal validate a.json >&-
 
 # A disk that is really full.
 mkdir small
-if mount -t tmpfs -o size=16k tmpfs small 2>/dev/null; then
+if mount -t tmpfs -o size=28k tmpfs small 2>/dev/null; then
   clean_up() { umount "$scratch/small"; rm -rf "$scratch"; }
   fails_with 2 "is the disk full?" $run -o scales2.json --stats small/run.kvstats
   no_temporaries small "a full disk"
