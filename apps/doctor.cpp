@@ -70,18 +70,28 @@ void add_command_file(Doctor& doctor, const std::string& name) {
   doctor.add_command(name, read_file(name, kMostCommandFileBytes));
 }
 
-/// Beside other inputs a file that starts no known server is no reason to say nothing of them.
-void add_launch_file(Doctor& doctor, const std::string& name, bool is_alone) {
-  const std::string text = read_file(name, kMostCommandFileBytes);
-  if (is_alone) return doctor.add_command(name, text);
+/// What other inputs say counts, where some files start no known server; where all are such, the first says why.
+class Unused {
+ public:
+  void add(const StartsNoServer& why) { all_.push_back(why); }
+  void say_which(size_t n_inputs) const {
+    if (!all_.empty() && all_.size() == n_inputs) throw all_.front();
+    for (const StartsNoServer& why : all_) say("kvcal: doctor: not used: ", why.what());
+  }
+
+ private:
+  std::vector<StartsNoServer> all_;
+};
+
+void add_launch_file(Doctor& doctor, const std::string& name, Unused& unused) {
   try {
-    doctor.add_command(name, text);
-  } catch (const Error& e) {
-    say("kvcal: doctor: not used: ", e.what());
+    doctor.add_command(name, read_file(name, kMostCommandFileBytes));
+  } catch (const StartsNoServer& e) {
+    unused.add(e);
   }
 }
 
-void add_input(Doctor& doctor, const std::string& name, bool is_alone) {
+void add_input(Doctor& doctor, const std::string& name, Unused& unused) {
   refuse_other_kind(name, "a log, a command, a model folder, a scale file or a sample of output",
                     {FileKind::ScaleFile, FileKind::SglangScales});
   if (name != "-" && std::filesystem::is_directory(name))
@@ -90,7 +100,7 @@ void add_input(Doctor& doctor, const std::string& name, bool is_alone) {
     case InputKind::Log:
       return add_log(doctor, name);
     case InputKind::Command:
-      return add_launch_file(doctor, name, is_alone);
+      return add_launch_file(doctor, name, unused);
     case InputKind::Config:
       return doctor.add_checkpoint(name);
     case InputKind::Adapter:
@@ -116,11 +126,12 @@ Diagnosis examine(const DoctorFlags& flags) {
   for (const std::string& file : flags.command_files) add_command_file(doctor, file);
   for (const std::string& path : flags.models) doctor.add_checkpoint(path);
   for (const std::string& file : flags.scales) doctor.add_scale_file(file);
-  const bool others = !flags.commands.empty() || !flags.command_files.empty() || !flags.models.empty() ||
-                      !flags.scales.empty() || !flags.logs.empty() || !flags.outputs.empty();
-  for (const std::string& file : flags.inputs) add_input(doctor, file, !others && flags.inputs.size() == 1);
+  Unused unused;
+  for (const std::string& file : flags.inputs) add_input(doctor, file, unused);
   for (const std::string& file : flags.logs) add_log(doctor, file);
   for (const std::string& file : flags.outputs) add_output(doctor, file);
+  unused.say_which(flags.inputs.size() + flags.commands.size() + flags.command_files.size() + flags.models.size() +
+                   flags.scales.size() + flags.logs.size() + flags.outputs.size());
   return doctor.diagnose();
 }
 

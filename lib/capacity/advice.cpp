@@ -197,7 +197,9 @@ Recommendation recommend(const ModelSpec& spec, const Capacity& c, const Load& l
                 larger_group(spec, c, context),
             {}};
   Recommendation r = load.concurrency ? for_load(spec, c, *load.concurrency, context) : for_context(spec, c, context);
-  if (c.offer(KvFormat::FP8).served == Trait::No) refuse_fp8(c, load, context, r);
+  // Without a name newest versions are asked: of what they were not checked for, none is known to store it.
+  const Trait fp8 = c.offer(KvFormat::FP8).served;
+  if (fp8 == Trait::No || (fp8 == Trait::Unknown && !c.deployment.server)) refuse_fp8(c, load, context, r);
   remark_on_state(c, context, r.remarks);
   remark_on_windows(c, context, r.remarks);
   remark_on_kept_layers(spec, c, r.remarks);

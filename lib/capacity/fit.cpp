@@ -1,6 +1,7 @@
 #include "capacity/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -52,6 +53,14 @@ const char* type_of(KvFormat format) {
   return format == KvFormat::NVFP4 ? "nvfp4" : "int4_per_token_head";
 }
 
+/// Of heads that not every kernel takes; 0: there are none.
+int64_t odd_width(const ModelSpec& spec) {
+  constexpr std::array<int64_t, 3> kUsual = {128, 256, 512};
+  for (const KvLayout& c : spec.caches)
+    if (std::ranges::find(kUsual, c.head_dim_k) == kUsual.end()) return c.head_dim_k;
+  return 0;
+}
+
 void add_after(std::string& list, const char* separator, const std::string& item) {
   list += (list.empty() ? "" : separator) + item;
 }
@@ -61,16 +70,15 @@ void add_after(std::string& list, const char* separator, const std::string& item
 FormatOffer offer_of(const Deployment& d, KvFormat format, const ModelSpec& spec) {
   if (std::string why = why_not_planned(spec, format); !why.empty()) return {format, Trait::No, std::move(why)};
   const bool latent = std::ranges::any_of(spec.caches, &KvLayout::is_mla);
-  const bool narrow = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.head_dim_k == 64; });
-  const CachePlace place = {&d.gpu, trait_of(latent), narrow ? 64 : 0};
+  const CachePlace place = {&d.gpu, trait_of(latent), odd_width(spec)};
   const std::vector<NamedEngine> servers =
       d.server ? std::vector{*d.server} : std::vector<NamedEngine>{{Engine::Vllm, {}}, {Engine::Sglang, {}}};
-  FormatOffer offer = {format, Trait::Unknown, ""};
+  FormatOffer offer = {format, Trait::No, ""};
   std::string takers, others;
   for (const NamedEngine& server : servers) {
     const CacheService service = cache_service(server, type_of(format), place);
     const std::string name = str(server.server, service.version);
-    if (service.served != Trait::Unknown && offer.served != Trait::Yes) offer.served = service.served;
+    if (service.served != Trait::No && offer.served != Trait::Yes) offer.served = service.served;
     if (service.served == Trait::Yes)
       add_after(takers, ", ", name);
     else

@@ -89,9 +89,9 @@ constexpr std::string_view kOfAmd = "AMD's GPUs";
 // 0.12.0 to 0.33.0; flashinfer.py supports_kv_cache_dtype and supports_combination, config/vllm.py since 0.22.0 of MLA,
 // flashmla_sparse.py, rocm_octave_attn.py _kernel_tier (RDNA3, CDNA3). flashinfer.py of 0.20.0 and 0.20.2: "nvfp4 KV
 // cache is not yet supported". platforms/cuda.py never chooses ULTRAQUANT. FP8: FlashInfer's floor, 7.5 in 0.16.0 to
-// 0.23.0 and 8.0 since; of MLA no backend takes it below 8.9, where Triton's kernels cannot be compiled for E4M3
-// (triton_attn.py since 0.24.0, mla/triton_mla.py since 0.26.0: "requires SM89+"; vllm#35720). SGLang 0.5.16
-// server_args.py, 0.5.23 kv_cache_hook.py.
+// 0.23.0 and 8.0 since; of MLA no backend takes it below 9.0 in 0.16.0 and 0.17.0, 8.9 since, and E5M2 on none of
+// NVIDIA's, where Triton's kernels cannot be compiled for E4M3 (triton_attn.py since 0.24.0, mla/triton_mla.py since
+// 0.26.0: "requires SM89+"; vllm#35720). SGLang 0.5.16 server_args.py, 0.5.23 kv_cache_hook.py.
 constexpr std::array kOnlyOn = {
     OnlyOn{Engine::Vllm, "nvfp4_ds_mla", {{0, 32, 0}, {}}, "10", "", "", Models::Latent},
     OnlyOn{Engine::Vllm, "fp8_ds_mla", {{0, 12, 0}, {}}, "", "", "", Models::Latent},
@@ -106,10 +106,15 @@ constexpr std::array kOnlyOn = {
     OnlyOn{Engine::Vllm, "fp8_per_token_head", {{0, 20, 0}, {0, 24, 0}}, "", "TRITON_ATTN", "", Models::Plain},
     OnlyOn{Engine::Vllm, "fp8_per_token_head", {{0, 24, 0}, {}}, "", "TRITON_ATTN", "", Models::Plain, 89},
     OnlyOn{Engine::Vllm, "*_per_token_head", {{0, 20, 0}, {}}, "", "TRITON_ATTN", "", Models::Plain},
-    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{}, {0, 16, 0}}, ""},
-    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 16, 0}, {}}, "", "", "", Models::Latent, 89},
-    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 16, 0}, {0, 24, 0}}, "", "", "", Models::Plain, 75},
-    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3 fp8_e5m2", {{0, 24, 0}, {}}, "", "", "", Models::Plain, 80},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3", {{}, {0, 16, 0}}, ""},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3", {{0, 16, 0}, {0, 18, 0}}, "", "", "", Models::Latent, 90},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3", {{0, 18, 0}, {}}, "", "", "", Models::Latent, 89},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3", {{0, 16, 0}, {0, 24, 0}}, "", "", "", Models::Plain, 75},
+    OnlyOn{Engine::Vllm, "fp8 fp8_e4m3", {{0, 24, 0}, {}}, "", "", "", Models::Plain, 80},
+    OnlyOn{Engine::Vllm, "fp8_e5m2", {{}, {0, 16, 0}}, ""},
+    OnlyOn{Engine::Vllm, "fp8_e5m2", {{0, 16, 0}, {}}, kOfAmd, "", "", Models::Latent},
+    OnlyOn{Engine::Vllm, "fp8_e5m2", {{0, 16, 0}, {0, 24, 0}}, "", "", "", Models::Plain, 75},
+    OnlyOn{Engine::Vllm, "fp8_e5m2", {{0, 24, 0}, {}}, "", "", "", Models::Plain, 80},
     OnlyOn{Engine::Sglang, "nvfp4", {{0, 5, 16}, {}}, "10 12"},
     OnlyOn{Engine::Sglang, "mxfp8", {{0, 5, 16}, {}}, "10 11 12"},
 };
@@ -153,7 +158,7 @@ std::string refusal_by_gpu(const OnlyOn& o, const CachePlace& place) {
   if (!place.gpu->rocm && place.gpu->capability < o.least)
     return "compute capability " + capability_text(o.least) + " or more";
   // A command that names the backend itself goes past what the platform would choose.
-  const bool of_amd = o.gpus == kOfAmd && (place.gpu->rocm || place.backend == o.backend);
+  const bool of_amd = o.gpus == kOfAmd && (place.gpu->rocm || (!o.backend.empty() && place.backend == o.backend));
   if (!o.gpus.empty() && !of_amd && !has_word(o.gpus, family)) {
     const bool numbers = o.gpus.front() >= '0' && o.gpus.front() <= '9';
     return std::string(numbers ? "compute capability " : "") + std::string(o.gpus) + " alone";
@@ -236,6 +241,22 @@ std::string why_not_served(Engine server, const std::optional<EngineVersion>& ve
   return by_gpu.empty() ? by_model : by_gpu;
 }
 
+namespace {
+
+/// FlashInferBackend.get_supported_head_sizes, and Triton from 8.9 on, which takes any.
+std::string refusal_by_width(Engine server, const EngineVersion& version, std::string_view type,
+                             const CachePlace& place) {
+  constexpr std::array<int64_t, 4> kOfFlashInfer = {64, 128, 256, 512};
+  const bool taken = place.head_dim == 0 || std::ranges::find(kOfFlashInfer, place.head_dim) != kOfFlashInfer.end();
+  if (server != Engine::Vllm || taken || place.latent == Trait::Yes) return "";
+  const bool old = place.gpu != nullptr && place.gpu->capability > 0 && place.gpu->capability < 89;
+  const bool fp8 = type == "fp8" || type == "fp8_e4m3" || type == "fp8_e5m2";
+  if (only_backend(server, version, type, place.gpu) != "FLASHINFER" && !(fp8 && old)) return "";
+  return "no heads of " + std::to_string(place.head_dim) + " channels" + (fp8 ? " below compute capability 8.9" : "");
+}
+
+}  // namespace
+
 CacheService cache_service(const NamedEngine& of, std::string_view type, const CachePlace& place) {
   CacheService service = {of.version.value_or(newest_known(of.server))};
   service.served = has_cache_type(of.server, service.version, type);
@@ -243,6 +264,7 @@ CacheService cache_service(const NamedEngine& of, std::string_view type, const C
   if (service.served == Trait::No) service.why = "no such type";
   if (service.served != Trait::Yes) return service;
   service.why = why_not_served(of.server, service.version, type, place);
+  if (service.why.empty()) service.why = refusal_by_width(of.server, service.version, type, place);
   service.served = trait_of(service.why.empty());
   // Triton's kernels for E4M3 begin with 8.9, and of MLA there are no others of Ampere.
   const int least = place.latent == Trait::Yes ? 89 : 80;

@@ -66,11 +66,10 @@ std::string_view name_of(Likelihood likelihood) {
 }
 
 Likelihood likelihood_of(const Explanation& explanation) {
-  if (explanation.is_beside_exception) return Likelihood::Possible;
   const bool certain = explanation.strongest >= kSaysSoItself && !explanation.of_some_versions &&
                        explanation.best->confidence == Confidence::Established;
   if (certain) return Likelihood::Certain;
-  return explanation.score >= 6 ? Likelihood::Likely : Likelihood::Possible;
+  return explanation.score >= 6 && !explanation.is_beside_exception ? Likelihood::Likely : Likelihood::Possible;
 }
 
 std::vector<Explanation> explain(const std::vector<Sign>& signs) {

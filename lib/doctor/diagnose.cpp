@@ -176,7 +176,7 @@ void Doctor::add_command(const std::string& name, std::string_view text) {
     facts_.gpu = parse_gpu(launches.gpu);
     facts_.gpu_from = {name, 0, launches.gpu, 1, 0};
   }
-  if (n_taken == 0) fail(name + ": " + (refusal.empty() ? no_server(launches) : refusal));
+  if (n_taken == 0) throw StartsNoServer(name + ": " + (refusal.empty() ? no_server(launches) : refusal));
   inputs_.push_back({name, std::string(launches.kind), 0, text.size()});
 }
 
@@ -226,8 +226,10 @@ Diagnosis Doctor::diagnose() {
   // What something else contradicts comes last.
   std::stable_partition(diagnosis.notes.begin(), diagnosis.notes.end(), [](const Sign& s) { return !s.is_hint; });
   diagnosis.explanations = explain(diagnosis.findings);
+  const bool failed = facts_.start_failed && !facts_.has_started;
   const bool stops = !diagnosis.findings.empty() && diagnosis.findings.front().severity() == Severity::Fatal;
-  if (!stops && !is_known_line(facts_.exception)) diagnosis.unknown_exception = facts_.exception;
+  const bool matters = failed ? !stops : diagnosis.findings.empty();
+  if (matters && !is_known_line(facts_.exception)) diagnosis.unknown_exception = facts_.exception;
   for (Explanation& e : diagnosis.explanations) e.is_beside_exception = !diagnosis.unknown_exception.empty();
   diagnosis.facts = facts_;
   return diagnosis;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/lines.h"
 #include "doctor/causes.h"
@@ -34,6 +35,11 @@ struct Diagnosis {
   std::string unknown_exception;  // that the log shows and nothing here explains; "": none
 };
 
+/// A command, or a file of one, that starts no server with rules.
+struct StartsNoServer : Error {
+  using Error::Error;
+};
+
 class Doctor {
  public:
   /// Fills a buffer, returns how many bytes; 0 at the end.
@@ -48,7 +54,7 @@ class Doctor {
   void add_gpu(const std::string& text);
   /// Any size, read once.
   void add_log(const std::string& name, const Source& source);
-  /// A command line as typed. Throws Error when it starts no server.
+  /// A command line as typed. Throws StartsNoServer, and Error where it is no YAML or the like.
   void add_command(const std::string& name, std::string_view text);
   void add_checkpoint(const std::filesystem::path& path);
   /// A LoRA adapter's folder, or its adapter_config.json.

@@ -101,7 +101,7 @@ bool is_open(const Diagnosis& d) {
 /// What stopped the server, or a request, comes before what may be so as well.
 Lines exception_text(const Diagnosis& d) {
   if (d.unknown_exception.empty()) return {};
-  return Lines("No rule knows the last exception of the log: " + place(d.facts.exception_from)) +
+  return Lines("No rule knows this exception of the log: " + place(d.facts.exception_from)) +
          Lines("  do: look for its words among the server's issues, and compare with " + control_of(d.facts));
 }
 

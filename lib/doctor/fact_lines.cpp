@@ -24,12 +24,13 @@ void take_version(Facts& facts, std::string_view rest, Engine server, const Evid
   facts.version_from = from;
 }
 
-/// Of a name that other things follow, too: "vLLM: 8 replicas". Both servers are before 1.0.
+/// Of a name that other things follow, too: "vLLM: 0.85 of the memory". All three numbers are there.
 template <Engine server, size_t length>
 void version_in_list(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
   const std::string_view rest = line.substr(std::min(line.size(), at + length));
-  const size_t digit = rest.find_first_not_of(" :*`=v");
-  if (digit != rest.npos && rest.substr(digit).starts_with("0.")) take_version(facts, rest, server, from);
+  const size_t begin = std::min(rest.find_first_not_of(" :*`=v"), rest.size());
+  const std::string_view number = rest.substr(begin, rest.find_first_not_of("0123456789.", begin) - begin);
+  if (std::ranges::count(number, '.') == 2 && !number.ends_with('.')) take_version(facts, rest, server, from);
 }
 
 template <Engine server, size_t length>
@@ -195,25 +196,49 @@ void begins_start(Facts& facts, std::string_view, size_t, const Evidence&) {
   facts.exception.clear();
 }
 
-// "(EngineCore pid=7) ERROR 07-15 [core.py:1104] ValueError: No valid attention backend found": not one that a client
-// caused, or that another process reports of this one.
+/// Where a message begins: at the line's beginning, or behind what a logger, a container or a launcher puts there.
+bool begins_message(std::string_view before) {
+  constexpr std::array<std::string_view, 6> kEnds = {"] ", ") ", "]: ", " | ", "stderr F ", "stdout F "};
+  return before.empty() || std::ranges::any_of(kEnds, [&](std::string_view end) { return before.ends_with(end); });
+}
+
+// "(EngineCore pid=7) ERROR 07-15 [core.py:1104] ValueError: No valid attention backend found": not one that was
+// handled, that a client caused, or that another process reports of this one.
 void ends_traceback(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  constexpr std::array<std::string_view, 8> kOthers = {"See root cause above", "Engine core initialization failed",
-                                                       "EngineDeadError",      "WorkerProc initialization failed",
-                                                       "ValidationError",      "HTTPException",
-                                                       "CancelledError",       "JSONDecodeError"};
+  constexpr std::array kOthers = {"See root cause above",
+                                  "Engine core initialization failed",
+                                  "EngineDeadError",
+                                  "WorkerProc initialization failed",
+                                  "Exception ignored",
+                                  "BrokenPipe",
+                                  "ConnectionError",
+                                  "ConnectionReset",
+                                  "ChildProcessError",
+                                  "CancelledError",
+                                  "HTTPException",
+                                  "ValidationError",
+                                  "JSONDecodeError",
+                                  "TemplateError",
+                                  "context length",
+                                  "is longer than",
+                                  "exceeds",
+                                  "KeyboardInterrupt",
+                                  "WARNING",
+                                  "INFO"};
   size_t begin = at;
   while (begin > 0 && (is_of_name(line[begin - 1]) || line[begin - 1] == '.')) --begin;
+  const bool other = std::ranges::any_of(kOthers, [&](const char* o) { return line.find(o) != line.npos; });
+  if (other || begin == at || line[begin] < 'A' || !begins_message(line.substr(0, begin))) return;
   constexpr size_t kMost = 300;
-  const std::string_view text = line.substr(begin, kMost);
-  const bool is_last = begin == 0 || line.substr(0, begin).ends_with("] ") || line.substr(0, begin).ends_with(") ");
-  const bool other = std::ranges::any_of(kOthers, [&](std::string_view o) { return text.find(o) != text.npos; });
-  if (!is_last || other || begin == at || line[begin] < 'A') return;
-  facts.exception = text;
+  facts.exception = line.substr(begin, kMost);
   facts.exception_from = from;
 }
 
-void says_started(Facts& facts, std::string_view, size_t, const Evidence&) { facts.has_started = true; }
+// What was thrown until then was handled.
+void says_started(Facts& facts, std::string_view, size_t, const Evidence&) {
+  facts.has_started = true;
+  facts.exception.clear();
+}
 
 void says_failed(Facts& facts, std::string_view, size_t, const Evidence&) { facts.start_failed = true; }
 

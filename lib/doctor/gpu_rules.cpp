@@ -130,8 +130,12 @@ Found fnuz_bytes(const Facts& f) {
 Found fa3_on_other_gpu(const Facts& f) {
   const int family = f.gpu->capability / 10;
   const bool taken = family == 9 || (family == 8 && f.model.latent != Trait::Yes);
-  const bool here = !f.gpu->rocm && family > 0 && !taken && backend_of(f) == "fa3";
-  return here ? on_gpu(f, found_with_backend(f)) : Found{};
+  const auto asks = [&](const char* option) { return f.flag_value(option) == "fa3"; };
+  const bool all = asks("attention-backend") && backend_of(f) != "triton";  // which E5M2 makes of it
+  const bool here = all || asks("decode-attention-backend") || asks("prefill-attention-backend");
+  const std::initializer_list<std::string_view> options = {"attention-backend", "decode-attention-backend",
+                                                           "prefill-attention-backend"};
+  return here && !f.gpu->rocm && family > 0 && !taken ? on_gpu(f, found_in_flags(f, options)) : Found{};
 }
 
 Found uneven_blocks(const Facts& f) {
@@ -329,7 +333,7 @@ constexpr CombinationRule kRules[] = {
     {{"B07", Fatal, Reported,
       "MI300's FP8 has another bias: sparse attention of this model was reported to read its cache as the other "
       "format, which doubles or halves every value",
-      "that a build of your own has it: 0.24.0 is the first release that asks the platform", "vLLM 0.24, or {control}",
+      "that a build of your own has it: 0.24.0 is the first release that asks the platform", "vLLM 0.25 or later",
       "vllm changes 45681, 45720; vllm 0.24.0 models/deepseek_v4/common/ops/cache_utils.py", Cause::KernelDefect, 8},
      kFlags | kModel | kGpu | kVllm | kFp8 | kServing,
      fnuz_bytes,
@@ -337,7 +341,7 @@ constexpr CombinationRule kRules[] = {
      {.until = {0, 24, 0}}},
     {{"B34", Fatal, Established,
       "SGLang's FlashAttention 3 runs on compute capability 8 and 9 alone, for MLA on 9: the server does not start", "",
-      "--attention-backend flashinfer, or triton", "sglang 0.5.9 to 0.5.23 layers/attention/attention_registry.py",
+      "flashinfer or triton in place of fa3", "sglang 0.5.9 to 0.5.23 layers/attention/attention_registry.py",
       Cause::NotTheCache, 9},
      kFlags | kGpu | kSglang,
      fa3_on_other_gpu},

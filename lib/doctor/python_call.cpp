@@ -65,23 +65,30 @@ std::optional<std::string> literal(std::string_view value) {
   if (value.empty() || value == "None" || value == "False") return std::nullopt;
   if (value == "True") return "";
   const char c = value.front();
-  if ((c == '"' || c == '\'') && value.size() >= 2 && value.back() == c)
-    return std::string(value.substr(1, value.size() - 2));
+  if (c == '"' || c == '\'') {
+    size_t end = value.find(c, 1);
+    while (end != value.npos && value[end - 1] == '\\') end = value.find(c, end + 1);
+    // "a" + "b" is no literal.
+    return end + 1 == value.size() ? std::optional(std::string(value.substr(1, end - 1))) : std::nullopt;
+  }
   const bool written = c == '{' || c == '[' || c == '-' || (c >= '0' && c <= '9');
   return written ? std::optional(std::string(value)) : std::nullopt;
 }
 
-/// Of a variable that the text gives a literal: model = "org/name".
+/// Of a variable that the text gives a literal, the last one: model = "org/name".
 std::optional<std::string> assigned(std::string_view text, std::string_view name) {
-  if (name.empty() || !std::ranges::all_of(name, is_name)) return std::nullopt;
-  for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
-    if (at > 0 && text[at - 1] != '\n' && text[at - 1] != ' ') continue;
-    std::string_view rest = trimmed(text.substr(at + name.size(), text.find('\n', at) - at - name.size()));
-    if (!rest.starts_with('=') || rest.starts_with("==")) continue;
-    rest = trimmed(rest.substr(1));
-    if (rest.starts_with('"') || rest.starts_with('\'')) return literal(rest);
+  std::optional<std::string> value;
+  if (name.empty() || !std::ranges::all_of(name, is_name)) return value;
+  while (!text.empty()) {
+    std::string_view line = trimmed(text.substr(0, text.find('\n')));
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    if (!line.starts_with(name)) continue;
+    line = trimmed(line.substr(name.size()));
+    if (!line.starts_with('=') || line.starts_with("==")) continue;
+    line = trimmed(line.substr(1));
+    if (line.starts_with('"') || line.starts_with('\'')) value = literal(line);
   }
-  return std::nullopt;
+  return value;
 }
 
 constexpr std::string_view kSomeModel = "MODEL";
@@ -94,6 +101,7 @@ void take_argument(std::string_view argument, bool is_first, std::string_view be
   const std::string name(trimmed(argument.substr(0, std::min(equals, argument.size()))));
   const bool is_model = name == "model" || name == "model_path" || (is_first && equals == argument.npos);
   std::optional<std::string> value = literal(written);
+  if (!value && name == "kv_cache_dtype") value = assigned(before, written);
   if (!value && is_model && !written.empty()) value = assigned(before, written).value_or(std::string(kSomeModel));
   if (!value) return;
   if (is_model && command.model.empty()) command.model = *value;

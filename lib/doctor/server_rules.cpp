@@ -51,12 +51,14 @@ Found nvfp4_hybrid(const Facts& f) {
   return f.cache.name.starts_with("nvfp4") && !other_gpu ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
-// Of a checkpoint without scales nothing is lost.
+// Of a checkpoint without scales nothing is lost. Model runner V2, the default of most dense models since 0.24, only
+// makes its tables of blocks anew (worker/gpu/model_runner.py post_kv_cache_wake_up).
 Found sleeping(const Facts& f) {
   const bool has_none = f.checkpoint && f.checkpoint->has_tensors && !has_calibrated_scales(f);
-  if (f.flag("enable-sleep-mode") == nullptr || has_none) return {};
+  const std::string second = f.variable("VLLM_USE_V2_MODEL_RUNNER");
+  if (f.flag("enable-sleep-mode") == nullptr || has_none || second == "1") return {};
   Found found = found_in_flags(f, {"enable-sleep-mode"});
-  found.is_hint = !has_calibrated_scales(f);
+  found.is_hint = !has_calibrated_scales(f) || (second != "0" && f.before({0, 24, 0}) != Trait::Yes);
   return found;
 }
 
@@ -155,8 +157,9 @@ constexpr CombinationRule kRules[] = {
      found_with_backend,
      "FLASH_ATTN_MLA"},
     {kHeadWidth, kFlags | kCheckpoint | kVllm, head_width, "FLASHINFER", {.since = {0, 10, 2}}},
-    {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
-      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.29 or later",
+    {{"F18", Error, Established, "waking from sleep sets KV scales to 1.0, whatever was loaded",
+      "that the server has slept since it started, or that model runner V1 serves the model: V2 leaves scales alone",
+      "do not use sleep mode with scales, or vLLM 0.29 or later",
       "vllm 0.12.0 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
      kFlags | kVllm | kStaticFp8,
      sleeping,

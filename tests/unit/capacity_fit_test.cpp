@@ -93,6 +93,15 @@ TEST(Offers, are_those_of_the_server_that_is_named) {
 }
 
 // FlashInfer took T4 until 0.23; of SGLang nobody looked.
+// FlashInfer takes heads of 64, 128, 256 and 512 channels, and Triton others where it has FP8.
+TEST(Offers, go_by_the_width_of_heads) {
+  const Json odd = llama(2, 768, 8, 768);
+  EXPECT_EQ(offer(KvFormat::FP8, "A100", "vllm", odd).text,
+            "vLLM 0.33.0: no heads of 96 channels below compute capability 8.9");
+  EXPECT_EQ(offer(KvFormat::NVFP4, "A100", "vllm", odd).text, "vLLM 0.33.0: no heads of 96 channels");
+  EXPECT_EQ(offer(KvFormat::FP8, "H100", "vllm", odd).served, Trait::Yes);
+}
+
 TEST(Offers, of_fp8_below_ampere_and_for_mla) {
   EXPECT_EQ(offer(KvFormat::FP8, "T4", "vllm@0.23.0").served, Trait::Yes);
   EXPECT_EQ(offer(KvFormat::FP8, "T4", "vllm@0.24.0").served, Trait::No);
@@ -100,8 +109,11 @@ TEST(Offers, of_fp8_below_ampere_and_for_mla) {
   EXPECT_EQ(offer(KvFormat::FP8, "T4", "sglang").served, Trait::Unknown);
   EXPECT_EQ(offer(KvFormat::FP8, "T4").text,
             "vLLM 0.33.0: compute capability 8.0 or more; SGLang 0.5.23: not checked below compute capability 8.0");
-  EXPECT_EQ(offer(KvFormat::FP8, "T4").served, Trait::No);
-  EXPECT_EQ(offer(KvFormat::FP8, "A100", "", deepseek_v3()).served, Trait::No);
+  EXPECT_EQ(offer(KvFormat::FP8, "T4").served, Trait::Unknown) << "SGLang was not checked";
+  EXPECT_EQ(offer(KvFormat::FP8, "A100", "", deepseek_v3()).served, Trait::Unknown);
+  EXPECT_EQ(offer(KvFormat::FP8, "A100", "vllm", deepseek_v3()).served, Trait::No);
+  EXPECT_EQ(offer(KvFormat::FP8, "L40S", "vllm@0.17.0", deepseek_v3()).text,
+            "vLLM 0.17.0: compute capability 9.0 or more");
   EXPECT_EQ(offer(KvFormat::FP8, "H100", "", deepseek_v3()).text, "");
   EXPECT_EQ(offer(KvFormat::INT4, "T4", "vllm").served, Trait::Unknown);
 }

@@ -1,6 +1,7 @@
 // The section about an evaluation: sound markup whatever stands in it, and geometry that can be computed by hand.
 #include <gtest/gtest.h>
 
+#include "report/estimates.h"
 #include "report/evaluation_geometry.h"
 #include "report/report.h"
 #include "unit/evaluation_fixture.h"
@@ -27,6 +28,12 @@ std::string page_of(const Json& json, const std::string& evaluated_as = "file", 
 }
 
 bool has(const std::string& page, std::string_view part) { return page.find(part) != std::string::npos; }
+
+TEST(Estimates, AQuotientByNearlyNothingHasNoUpperEnd) {
+  EXPECT_EQ(times_estimate({20.4, std::pair(14.5, 30.5)}), "20.4 (14.5 to 30.5)");
+  EXPECT_EQ(times_estimate({51.67, std::pair(19.19, 2.793e9)}), "51.67 (19.19 or more)");
+  EXPECT_EQ(times_estimate({3, std::nullopt}), "3");
+}
 
 TEST(EvaluationSection, ShowsAllThatWasMeasured) {
   const std::string page = page_of(sound_evaluation());

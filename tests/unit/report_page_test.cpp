@@ -69,6 +69,22 @@ TEST(Page, shows_recurrent_states_where_they_were_counted) {
     EXPECT_NE(page().find(std::string(">") + cell + "<"), std::string::npos) << cell;
 }
 
+TEST(Page, of_int8_calls_its_format_so) {
+  SolveOptions options;
+  options.format = "int8";
+  options.policy = "absmax";
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()), options);
+  for (ArtifactLayer& layer : artifact.layers) {
+    layer.key.assessment.scale = ScaleNeed::Needed;
+    layer.value.assessment.fp8 = Fitness::Keep16;
+  }
+  const std::string page = report_html({artifact, nullptr, "scales.json", "kvcal test"});
+  EXPECT_NE(page.find("<th scope=\"col\">int8</th>"), std::string::npos);
+  EXPECT_EQ(page.find(">fp8<"), std::string::npos);
+  EXPECT_NE(page.find("all of them among those to leave in the model&#39;s dtype"), std::string::npos);
+  EXPECT_EQ(page.find("the server must load these scales"), std::string::npos);
+}
+
 TEST(Page, of_a_scale_file_alone_has_what_that_knows) {
   const std::string page = page_of(synthetic_statistics(ordinary_run()), false);
   expect_sound(page);
