@@ -26,7 +26,8 @@ struct Part {
   __device__ Word* codes() const { return words + job.layout.codes + head * kTapCodes; }
 };
 
-__device__ __noinline__ void count_outside(const Part& part, unsigned code, int64_t index) {
+/// `part` by value: behind a reference it would be in local memory.
+__device__ __noinline__ void count_outside(Part part, unsigned code, int64_t index) {
   atomicAdd(&part.codes()[code], Word{1});
   if (code >= kInfinity)
     raise(&part.words[part.job.layout.non_finite + part.head], ~(part.place_of(index) << 1 | (code > kInfinity)));
