@@ -109,6 +109,15 @@ struct MeasurementCheck {
                    "above " + number_text(limit), number_text(*(*found)->ratio));
   }
 
+  /// All but how often it was observed.
+  void magnitudes() const {
+    maxima();
+    place();
+    measured();
+    growth();
+    dependence();
+  }
+
   void observations(uint64_t expected) const {
     if (site.observations != expected)
       report.add("R11", path + ".observations", "the number of tokens observed",
@@ -136,11 +145,7 @@ void check_state(const Artifact& a, const ArtifactState& s, const std::string& p
   ArtifactLayer layer;
   layer.head_dim_k = s.keys * s.values;
   const MeasurementCheck c{a, layer, site, path, report};
-  c.maxima();
-  c.place();
-  c.measured();
-  c.growth();
-  c.dependence();
+  c.magnitudes();
   if (const auto n_tokens = static_cast<uint64_t>(a.calibration.n_tokens); s.observations > n_tokens)
     report.add("R11", path + ".observations", "the number of states counted",
                "at most one for each of " + std::to_string(n_tokens) + " tokens", std::to_string(s.observations));
@@ -181,11 +186,7 @@ void check_measurements(const Artifact& a, Report& report) {
   for (const auto& [l, path] : listed_layers(a)) {
     for (const NamedSite& named : sites_of(l)) {
       const MeasurementCheck s{a, l, *named.site, path + "." + named.name, report};
-      s.maxima();
-      s.place();
-      s.measured();
-      s.growth();
-      s.dependence();
+      s.magnitudes();
       if (a.model.is_mtp(l.index))
         s.observations_but_last(n_tokens);
       else

@@ -107,13 +107,12 @@ ServedScales served_by(const FolderUnderTest& f, const Server& server) {
 
 void check_servers(const FolderUnderTest& f, Report& report) {
   if (f.served.empty()) return;
+  const std::initializer_list<std::string_view> of_table = {"C16", "V01", "V02", "V03", "V04", "V07", "V11"};
   report.evaluated({"V05"});
-  const auto known = std::ranges::find_if(f.served, &ServedScales::known);
-  if (known != f.served.end())
-    report.evaluated({"C16", "V01", "V02", "V03", "V04", "V07", "V11"});
+  if (std::ranges::any_of(f.served, &ServedScales::known))
+    report.evaluated(of_table);
   else
-    report.not_evaluated({"C16", "V01", "V02", "V03", "V04", "V07", "V11"},
-                         "what " + str(f.served.front().server) + " does with these scales was not checked");
+    report.not_evaluated(of_table, "what " + str(f.served.front().server) + " does with these scales was not checked");
   for (const ServedScales& served : f.served) check_server(f, served, report);
 }
 
