@@ -1,7 +1,6 @@
 #include "capacity/fit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -53,11 +52,10 @@ const char* type_of(KvFormat format) {
   return format == KvFormat::NVFP4 ? "nvfp4" : "int4_per_token_head";
 }
 
-/// Of heads that not every kernel takes; 0: there are none.
+/// Of heads that not every kernel of every version takes; 0: there are none.
 int64_t odd_width(const ModelSpec& spec) {
-  constexpr std::array<int64_t, 3> kUsual = {128, 256, 512};
   for (const KvLayout& c : spec.caches)
-    if (std::ranges::find(kUsual, c.head_dim_k) == kUsual.end()) return c.head_dim_k;
+    if (c.head_dim_k != 128 && c.head_dim_k != 256) return c.head_dim_k;
   return 0;
 }
 

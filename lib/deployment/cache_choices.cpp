@@ -142,10 +142,6 @@ std::string family_of(const Gpu& gpu) {
   return gpu.capability == 0 ? "" : std::to_string(gpu.capability / 10);
 }
 
-std::string capability_text(int capability) {
-  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
-}
-
 std::string refusal_by_model(const OnlyOn& o, const CachePlace& place) {
   if (o.models == Models::Plain && place.latent == Trait::Yes) return "no MLA";
   return o.models == Models::Latent && place.latent == Trait::No ? "MLA alone" : "";
@@ -241,13 +237,18 @@ std::string why_not_served(Engine server, const std::optional<EngineVersion>& ve
   return by_gpu.empty() ? by_model : by_gpu;
 }
 
+// FlashInferBackend.get_supported_head_sizes.
+bool flashinfer_takes_heads(const std::optional<EngineVersion>& version, int64_t width) {
+  constexpr EngineVersion kWider = {0, 22, 0};
+  return width == 64 || width == 128 || width == 256 || (width == 512 && !(version && *version < kWider));
+}
+
 namespace {
 
-/// FlashInferBackend.get_supported_head_sizes, and Triton from 8.9 on, which takes any.
+/// Heads that FlashInfer does not take, where Triton, which takes any, has no FP8.
 std::string refusal_by_width(Engine server, const EngineVersion& version, std::string_view type,
                              const CachePlace& place) {
-  constexpr std::array<int64_t, 4> kOfFlashInfer = {64, 128, 256, 512};
-  const bool taken = place.head_dim == 0 || std::ranges::find(kOfFlashInfer, place.head_dim) != kOfFlashInfer.end();
+  const bool taken = place.head_dim == 0 || flashinfer_takes_heads(version, place.head_dim);
   if (server != Engine::Vllm || taken || place.latent == Trait::Yes) return "";
   const bool old = place.gpu != nullptr && place.gpu->capability > 0 && place.gpu->capability < 89;
   const bool fp8 = type == "fp8" || type == "fp8_e4m3" || type == "fp8_e5m2";

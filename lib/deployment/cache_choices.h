@@ -55,6 +55,9 @@ CacheService cache_service(const NamedEngine& server, std::string_view type, con
 std::string_view only_backend(Engine server, const std::optional<EngineVersion>& version, std::string_view type,
                               const Gpu* gpu);
 
+/// Whether vLLM's FLASHINFER takes heads of so many channels; without a version whether the newest does.
+bool flashinfer_takes_heads(const std::optional<EngineVersion>& version, int64_t width);
+
 /// Of a name that the server does not take and another server does: what the backend is called here; "" where it has no
 /// such backend. vLLM takes its own in small letters, too.
 std::optional<std::string_view> backend_of_another(Engine server, std::string_view name);

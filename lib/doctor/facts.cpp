@@ -120,12 +120,16 @@ const Flag* backend_flag(const Facts& f) {
   return nullptr;
 }
 
+// SGLang 0.5.9 to 0.5.23, and no backend of decoding or of prompts alone.
+bool replaces_fa3(const Facts& f) {
+  return f.is(Engine::Sglang) && f.flag_value("attention-backend") == "fa3" &&
+         f.flag_value("kv-cache-dtype") == "fp8_e5m2";
+}
+
 std::string backend_of(const Facts& f) {
   if (const Flag* flag = backend_flag(f)) {
     const std::string given = named_backend(flag->value);
-    // SGLang 0.5.9 to 0.5.23 replaces it so, and no backend of decoding alone.
-    const bool of_both = f.is(Engine::Sglang) && flag == f.flag("attention-backend");
-    if (of_both && given == "fa3" && f.flag_value("kv-cache-dtype") == "fp8_e5m2") return "triton";
+    if (flag == f.flag("attention-backend") && replaces_fa3(f)) return "triton";
     return f.is(Engine::Vllm) ? upper_case(given) : given;  // it takes small letters, too
   }
   const std::string variable = f.variable("VLLM_ATTENTION_BACKEND");

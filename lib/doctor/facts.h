@@ -165,6 +165,9 @@ std::string named_backend(std::string_view value);
 /// The option that names the attention backend that decodes; null where none does.
 const Flag* backend_flag(const Facts& facts);
 
+/// Triton takes the place of --attention-backend fa3, which stores no E5M2.
+bool replaces_fa3(const Facts& facts);
+
 /// The attention backend, in the option's or the log's spelling; "" when neither says.
 std::string backend_of(const Facts& facts);
 

@@ -44,9 +44,7 @@ FactRow installed(const Facts& f) {
 FactRow gpu(const Facts& f) {
   if (!f.gpu) return open("GPU", "--gpu NAME");
   const int capability = f.gpu->capability;
-  const std::string kind =
-      capability > 0 ? ", compute capability " + std::to_string(capability / 10) + "." + std::to_string(capability % 10)
-                     : "";
+  const std::string kind = capability > 0 ? ", compute capability " + capability_text(capability) : "";
   return known("GPU", f.gpu->name + (f.gpu->gfx.empty() ? kind : ", " + f.gpu->gfx), place(f.gpu_from));
 }
 

@@ -81,9 +81,8 @@ bool is_useless(const Advice& advice, const Facts& facts) {
   if (other && facts.model.sparse == Trait::Yes && facts.model.latent == Trait::Yes) return true;
   if (advice.name == "tensor-parallel-size" && knows_flags(facts))
     return advice.value == std::to_string(n_ranks(facts));
-  const CachePlace place = {facts.gpu ? &*facts.gpu : nullptr, facts.model.latent, facts.model.head_dim};
-  if (advice.name == "kv-cache-dtype" && !why_not_served(facts.server, facts.version, advice.value, place).empty())
-    return true;
+  const bool of_type = advice.name == "kv-cache-dtype";
+  if (of_type && !why_not_served(facts.server, facts.version, advice.value, place_of(facts)).empty()) return true;
   const std::string in_effect = of_backend ? backend_of(facts) : facts.flag_value(advice.name);
   const bool left_out = advice.value == "auto" && in_effect.empty() && knows_flags(facts);
   if (advice.value == in_effect || left_out) return true;

@@ -56,13 +56,20 @@ Found parameter_path_of_vllm(const Facts& f) {
                                                                : found_in_flags(f, {"quantization-param-path"});
 }
 
+}  // namespace
+
+bool reads_parameter_path(const Facts& f) {
+  return f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") == "fp8_e4m3";
+}
+
+namespace {
+
 Found parameter_path_of_sglang(const Facts& f) {
-  const bool here = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") == "fp8_e4m3";
-  return here ? found_in_flags(f, {"quantization-param-path"}) : Found{};
+  return reads_parameter_path(f) ? found_in_flags(f, {"quantization-param-path"}) : Found{};
 }
 
 Found parameter_path_not_read(const Facts& f) {
-  const bool here = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") != "fp8_e4m3";
+  const bool here = f.flag("quantization-param-path") != nullptr && !reads_parameter_path(f);
   return here ? found_in_flags(f, {"quantization-param-path", "kv-cache-dtype"}) : Found{};
 }
 

@@ -131,8 +131,8 @@ Found fa3_on_other_gpu(const Facts& f) {
   const int family = f.gpu->capability / 10;
   const bool taken = family == 9 || (family == 8 && f.model.latent != Trait::Yes);
   const auto asks = [&](const char* option) { return f.flag_value(option) == "fa3"; };
-  const bool all = asks("attention-backend") && backend_of(f) != "triton";  // which E5M2 makes of it
-  const bool here = all || asks("decode-attention-backend") || asks("prefill-attention-backend");
+  const bool here = (asks("attention-backend") && !replaces_fa3(f)) || asks("decode-attention-backend") ||
+                    asks("prefill-attention-backend");
   const std::initializer_list<std::string_view> options = {"attention-backend", "decode-attention-backend",
                                                            "prefill-attention-backend"};
   return here && !f.gpu->rocm && family > 0 && !taken ? on_gpu(f, found_in_flags(f, options)) : Found{};
@@ -169,13 +169,6 @@ Found decode_sums_otherwise(const Facts& f) {
   const bool here =
       f.gpu->capability == 90 && (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1" || backend == "fa3");
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
-}
-
-// Sparse attention and DeepSeek-V4's have caches of their own, *_ds_mla among them.
-CachePlace place_of(const Facts& f) {
-  const bool own = f.model.sparse != Trait::No || f.model.architecture.starts_with("DeepseekV4");
-  const Trait latent = own && f.model.latent == Trait::No ? Trait::Unknown : f.model.latent;
-  return {f.gpu ? &*f.gpu : nullptr, latent, f.model.head_dim, backend_of(f)};
 }
 
 Found type_not_served(const Facts& f) {

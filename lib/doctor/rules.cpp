@@ -152,6 +152,13 @@ std::vector<const Finding*> found_by(const Facts& f, std::string_view rule) {
   return found;
 }
 
+// Sparse attention and DeepSeek-V4's have caches of their own, *_ds_mla among them.
+CachePlace place_of(const Facts& f) {
+  const bool own = f.model.sparse != Trait::No || f.model.architecture.starts_with("DeepseekV4");
+  const Trait latent = own && f.model.latent == Trait::No ? Trait::Unknown : f.model.latent;
+  return {f.gpu ? &*f.gpu : nullptr, latent, f.model.head_dim, backend_of(f)};
+}
+
 bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 
 bool has_own_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }

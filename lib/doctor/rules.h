@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "deployment/cache_choices.h"
 #include "doctor/facts.h"
 
 namespace kvcal {
@@ -86,6 +87,9 @@ bool is_refuted(const CombinationRule& rule, const Facts& facts);
 /// For rules: holds, with the options as evidence.
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail = "");
 
+/// Whether SGLang looks into the file of --quantization-param-path.
+bool reads_parameter_path(const Facts& facts);
+
 /// The tensor-parallel size of the command; 1 where it says none.
 int64_t n_ranks(const Facts& facts);
 
@@ -94,6 +98,8 @@ std::string count(size_t n, const std::string& what);
 /// What checks that validate makes, too, have found in the folder: by themselves, and in the server where it is in the
 /// table of servers.
 std::vector<const Finding*> found_by(const Facts& f, std::string_view rule);
+/// What the cache is served with: GPU, kind of attention, width of heads and backend, as far as they are known.
+CachePlace place_of(const Facts& f);
 /// Output that no sound model writes was given, or is in the log.
 bool looks_broken(const Facts& facts);
 /// Whether the checkpoint has scales other than 1.0.

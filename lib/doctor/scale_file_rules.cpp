@@ -84,9 +84,8 @@ Found narrow_rows(const Facts& f) {
 Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
 
 Found class_takes_no_json(const Facts& f) {
-  const bool read = f.flag("quantization-param-path") != nullptr && f.flag_value("kv-cache-dtype") == "fp8_e4m3";
-  return read && takes_json(f) == Trait::No ? found_in_flags(f, {"quantization-param-path"}, f.model.architecture)
-                                            : Found{};
+  const bool stops = reads_parameter_path(f) && takes_json(f) == Trait::No;
+  return stops ? found_in_flags(f, {"quantization-param-path"}, f.model.architecture) : Found{};
 }
 
 // SGLang 0.5.23 weight_utils.py: what its schema of the file asks for; else every layer gets 1.0.

@@ -20,15 +20,10 @@ Found heads_not_native(const Facts& f) {
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
 }
 
-// FlashInferBackend.get_supported_head_sizes.
 Found head_width(const Facts& f) {
-  constexpr EngineVersion kWider = {0, 22, 0};
-  constexpr std::array<int64_t, 3> kWidths = {64, 128, 256};
-  for (const int64_t width : {f.model.head_dim, f.model.global_head_dim}) {
-    const bool taken = std::ranges::find(kWidths, width) != kWidths.end();
-    if (width > 0 && !taken && f.model.latent == Trait::No && (width != 512 || f.before(kWider) == Trait::Yes))
+  for (const int64_t width : {f.model.head_dim, f.model.global_head_dim})
+    if (width > 0 && f.model.latent == Trait::No && !flashinfer_takes_heads(f.version, width))
       return found_in_flags(f, {"attention-backend"}, std::to_string(width) + " wide");
-  }
   return {};
 }
 

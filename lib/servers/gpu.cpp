@@ -237,6 +237,10 @@ std::optional<Gpu> parse_gpu(std::string_view text) {
   return gpu;
 }
 
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 std::string nearest_gpu(std::string_view text) {
   std::vector<std::string> likely;
   for (const KnownGpu& gpu : kKnownGpus)

@@ -21,6 +21,9 @@ struct Gpu {
 /// Whole words count: "H1000" is no H100.
 std::optional<Gpu> parse_gpu(std::string_view text);
 
+/// "9.0" of 90.
+std::string capability_text(int capability);
+
 /// The name that is likely meant by one that parse_gpu() does not know; "" for none.
 std::string nearest_gpu(std::string_view text);
 
