@@ -63,7 +63,7 @@ TEST(MakeArtifact, NothingOfAStateIsClippedAtItsRange) {
                                       0);
     state.counts.prompt_absmax[0] = state.counts.heads[0].absmax;
     statistics.states.push_back(state);
-    const ArtifactState& made = solved_artifact(statistics).state_layers.at(0);
+    const ArtifactState made = solved_artifact(statistics).state_layers.at(0);
     EXPECT_EQ(made.absmax, largest);
     EXPECT_EQ(made.error.lost_at_range, 0.0F) << largest;
     EXPECT_EQ(made.error.lost_at_one, 0.0F) << largest;
