@@ -287,7 +287,8 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const EvaluationFigures figures = figures_of(evaluation);
   const std::string text =
       evaluation_text({std::string("kvcal ") + build_info().version, flags.precision, sources.files,
-                       options.keep_recent, flags.state_dtypes.empty() ? 1 : flags.state_chunk, options.attention},
+                       options.keep_recent, flags.state_dtypes.empty() ? 1 : flags.state_chunk, options.attention,
+                       flags.query, options.max_new_tokens, flags.choose},
                       evaluation, figures);
   const std::vector<LimitVerdict> verdicts = judge_limits(flags, evaluation, figures.conclusion);
   write_output(flags.out, text, existing);

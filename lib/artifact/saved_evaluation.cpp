@@ -145,6 +145,10 @@ SavedRecipe recipe_from(const Object& block) {
   r.n_measured = block.count("n_measured");
   r.layers = all_of(block, "layers",
                     [](const Object& layer) { return std::pair(layer.count("index"), layer.string("format")); });
+  r.min_agreement = block.optional_number("min_agreement");
+  if (block.has("formats"))
+    for (const Json& name : block.array("formats"))
+      if (name.is_string()) r.formats.push_back(name.get<std::string>());
   return r;
 }
 
@@ -204,6 +208,8 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.n_prompts = prompts.count("n_prompts");
   e.n_tokens = prompts.count("n_tokens");
   if (file.has("until_decided")) e.until_decided = file.object("until_decided").number("max_kl");
+  e.query = file.has("query");
+  if (file.has("max_new_tokens")) e.max_new_tokens = file.count("max_new_tokens");
   if (file.has("keep_recent")) e.keep_recent = file.count("keep_recent");
   if (file.has("state_chunk")) e.state_chunk = file.count("state_chunk");
   e.files = all_of(file, "files",

@@ -96,6 +96,8 @@ struct SavedRecipe {
   double max_kl = 0, kl = 0, sum_kl = 0;
   int64_t bytes_per_token = 0, n_measured = 0;
   std::vector<std::pair<int64_t, std::string>> layers;  // by index; "bf16": the cache as it is
+  std::optional<double> min_agreement;
+  std::vector<std::string> formats;  // that it could choose; empty: of a file before 1.3
 };
 
 /// With its interval of 95 %, where prompts are enough for one.
@@ -133,6 +135,8 @@ struct SavedEvaluation {
   ModelInfo model;
   std::optional<double> until_decided;                     // the mean KL that was to be decided
   int64_t keep_recent = 0, state_chunk = 1;                // as evaluate's options
+  bool query = false;                                      // the same
+  int64_t max_new_tokens = 0;                              // 0: no answers, or of a file before 1.3
   std::vector<std::pair<std::string, std::string>> files;  // name ("file", "file_2", "statistics") and SHA-256
   std::vector<SavedVariant> variants;                      // the reference first
   std::vector<SavedPrompt> by_prompt;                      // empty: of a file before 1.1

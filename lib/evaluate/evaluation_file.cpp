@@ -201,6 +201,8 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
       {"sha256", evaluation.prompts_sha256}, {"n_prompts", evaluation.prompts.size()}, {"n_tokens", n_tokens}};
   out["precision"] = record.precision;
   out["isa"] = evaluation.isa;
+  if (record.query) out["query"] = true;
+  if (record.max_new_tokens > 0) out["max_new_tokens"] = record.max_new_tokens;
   if (record.keep_recent > 0) out["keep_recent"] = record.keep_recent;
   if (!record.attention.empty()) out["attention"] = record.attention;
   if (record.state_chunk != 1) out["state_chunk"] = record.state_chunk;
@@ -221,7 +223,10 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
     for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));
     if (evaluation.sample) out["layers_sample"] = sample_json(*evaluation.sample, figures.whole);
   }
-  if (evaluation.recipe) out["recipe"] = recipe_json(*evaluation.recipe);
+  if (evaluation.recipe) {
+    out["recipe"] = recipe_json(*evaluation.recipe);
+    out["recipe"]["formats"] = record.choose;
+  }
   if (!evaluation.answers.empty()) {
     out["answers"] = Json::array();
     for (size_t i = 0; i < evaluation.prompts.size(); ++i) out["answers"].push_back(answers_json(evaluation, i));

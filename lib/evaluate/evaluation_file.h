@@ -9,7 +9,7 @@
 namespace kvcal {
 
 constexpr const char* kEvaluationFormat = "kv-cache-evaluation";
-constexpr const char* kEvaluationVersion = "1.2";
+constexpr const char* kEvaluationVersion = "1.3";
 constexpr const char* kEvaluationSchemaFile = "evaluation.v1.schema.json";  // in schemas/
 
 /// A file whose scales or ranges variants were made of.
@@ -24,6 +24,9 @@ struct EvaluationRecord {
   int64_t keep_recent = 0;  // as EvaluationOptions has it
   int64_t state_chunk = 1;  // StateFormat::chunk of variants
   std::string attention{};  // as EvaluationOptions has it
+  bool query = false;       // queries were rounded
+  int64_t max_new_tokens = 0;
+  std::vector<std::string> choose{};  // formats that a recipe could choose
 };
 
 /// The text of the file, ending in a newline. Figures are rounded to float32.

@@ -69,6 +69,16 @@ std::string variant_options(const SavedEvaluation& e) {
   return flags + (formats.empty() ? "" : " --formats " + formats) + (states.empty() ? "" : " --state-dtype " + states);
 }
 
+/// Of an evaluation that chose by its own formats; "" of one before 1.3, which does not have them.
+std::string choose_options(const SavedRecipe& recipe) {
+  if (recipe.formats.empty() || !std::ranges::all_of(recipe.formats, is_word)) return "";
+  std::string formats;
+  for (const std::string& name : recipe.formats) formats += (formats.empty() ? "" : ",") + name;
+  std::string text = " --choose " + formats + " --max-kl " + shortest_float(static_cast<float>(recipe.max_kl));
+  if (recipe.min_agreement) text += " --min-agreement " + shortest_float(static_cast<float>(*recipe.min_agreement));
+  return text;
+}
+
 std::string evaluate_command(const SavedEvaluation& e, const std::string& sha256_of_scales) {
   std::string text = "kvcal evaluate MODEL --prompts FILE --precision " + e.precision, scales;
   for (const auto& [name, sha256] : e.files) {
@@ -81,6 +91,9 @@ std::string evaluate_command(const SavedEvaluation& e, const std::string& sha256
   if (!e.layers.empty()) text += " --per-layer";
   if (e.n_sampled_prompts) text += " --sample " + std::to_string(*e.n_sampled_prompts);
   if (!e.answers.empty()) text += " --generate";
+  if (e.max_new_tokens > 0) text += " --max-new-tokens " + std::to_string(e.max_new_tokens);
+  if (e.query) text += " --query";
+  if (e.recipe) text += choose_options(*e.recipe);
   if (e.keep_recent > 0) text += " --keep-recent " + std::to_string(e.keep_recent);
   if (e.state_chunk != 1) text += " --state-chunk " + std::to_string(e.state_chunk);
   if (e.until_decided) text += " --until-decided " + shortest_float(static_cast<float>(*e.until_decided));
@@ -113,8 +126,8 @@ std::string evidence_section(const ReportInput& input) {
          "they say:</p>\n" +
          command("kvcal validate PAGE --model MODEL") +
          "<p>The same prompts give the same files again, on the same class of processor. Options that no file names "
-         "must be given as they were: <code>--query</code>, <code>--choose</code> with its limits, "
-         "<code>--max-new-tokens</code>, those of the chat template.</p>\n" +
+         "must be given as they were: those of the chat template and of needles; of an evaluation before 1.3 also "
+         "<code>--query</code>, <code>--choose</code> with its limits, <code>--max-new-tokens</code>.</p>\n" +
          command(calibrate_command(input.artifact)) +
          command(evaluate_command(*input.evaluation, sha256_hex(input.carried.front().text)));
 }

@@ -170,14 +170,27 @@ TEST(EvidencePage, SaysHowItIsMadeAgain) {
   json["attention"] = "vllm@0.33.0:TRITON_ATTN";
   json["keep_recent"] = 16;
   json["state_chunk"] = 0;
+  json["query"] = true;
+  json["max_new_tokens"] = 32;
   json["until_decided"] = {{"max_kl", 0.02}, {"n_looks", 1}, {"n_planned", 2}, {"n_prompts_given", 2}};
-  const Pair files = scales_and_evaluation(json);
+  Pair files = scales_and_evaluation(json);
+  json = Json::parse(files.evaluation);
+  json["recipe"] = {{"max_kl", 0.02},
+                    {"min_agreement", 0.9},
+                    {"kl", 0.01},
+                    {"top1", 0.95},
+                    {"sum_kl", 0.01},
+                    {"bytes_per_token", 64},
+                    {"n_measured", 3},
+                    {"layers", {{{"index", 3}, {"format", "bf16"}}}},
+                    {"formats", {"fp8_e4m3", "bf16"}}};
+  files.evaluation = json.dump();
   const std::string page = page_of(files);
   EXPECT_TRUE(
       has(page,
           "<code>kvcal evaluate MODEL --prompts FILE --precision f32 --stats FILE --scales kv-cache-scales.json "
           "FILE --floor --undivided --formats nvfp4 --state-dtype int8 --attention vllm@0.33.0:TRITON_ATTN --generate "
-          "--keep-recent 16 "
+          "--max-new-tokens 32 --query --choose fp8_e4m3,bf16 --max-kl 0.02 --min-agreement 0.9 --keep-recent 16 "
           "--state-chunk 0 --until-decided 0.02 -o evaluation.json</code>"));
   EXPECT_TRUE(has(page, " --dtype fp8_e4m3 --granularity tensor --policy "));
   EXPECT_TRUE(has(page, "<code>" + sha256_hex(files.evaluation) + "</code>"));

@@ -340,6 +340,7 @@ class Recipe(Record):
     sum_kl: float
     bytes_per_token: int
     n_measured: int
+    formats: Optional[List[str]]
     layers: List[Members]
 
 
@@ -365,6 +366,8 @@ class Evaluation(Written):
     prompts: Members
     precision: str
     isa: str
+    query: Optional[bool]
+    max_new_tokens: Optional[int]
     keep_recent: Optional[int]
     attention: Optional[str]
     state_chunk: Optional[int]
