@@ -24,8 +24,11 @@ std::string conclusion_text(const SavedEvaluation& evaluation) {
   std::string pairs;
   for (const std::string& sentence : pair_sentences(c, escaped)) pairs += "<li>" + sentence + "</li>\n";
   return "<h3>What this shows of other prompts like these</h3>\n<p>" + counted(c.n_groups, "prompt") +
-         " that differ, " + counted(c.n_tokens, "token") + " that do not repeat others.</p>\n" + table.html() +
-         (pairs.empty() ? "" : "<ul>\n" + pairs + "</ul>\n");
+         " that differ, " + counted(c.n_tokens, "token") +
+         " that do not repeat others. How much is too much depends on the use. A mean KL of 0.02, which <code>kvcal "
+         "evaluate</code> advises by, lies between what FP8 and what coarser formats cost on two small trained models; "
+         "on a third FP8 costs that.</p>\n" +
+         table.html() + (pairs.empty() ? "" : "<ul>\n" + pairs + "</ul>\n");
 }
 
 }  // namespace kvcal
