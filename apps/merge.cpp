@@ -56,16 +56,27 @@ Exit join(const MergeFlags& flags, Statistics first, Existing existing) {
   return Exit::Done;
 }
 
+/// What one file did not count the sum cannot have.
+void tell_lost_states(const Statistics& merged, const std::vector<std::string>& without, size_t n_files) {
+  if (!merged.states.empty() || without.empty() || without.size() == n_files) return;
+  say("kvcal: note: the sum has no recurrent states: ", quoted(without.front()), " did not count them");
+}
+
 Exit run(const MergeFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   check_writable(flags.out, existing);
   Statistics first = read_statistics(flags.files.front());
   if (first.run.heads) return join(flags, std::move(first), existing);
   RunUnion all;
-  all.add(flags.files.front(), std::move(first));
-  for (size_t i = 1; i < flags.files.size(); ++i) all.add(flags.files[i], read_statistics(flags.files[i]));
+  std::vector<std::string> without_states;
+  for (size_t i = 0; i < flags.files.size(); ++i) {
+    Statistics file = i == 0 ? std::move(first) : read_statistics(flags.files[i]);
+    if (file.states.empty()) without_states.push_back(flags.files[i]);
+    all.add(flags.files[i], std::move(file));
+  }
   const Statistics merged = while_doing("merging", [&] { return all.finish(); });
   write_statistics(flags.out, merged, existing);
+  tell_lost_states(merged, without_states, flags.files.size());
   print(flags, merged, all.n_sets());
   return Exit::Done;
 }
