@@ -130,6 +130,7 @@ void finish(const CalibrateFlags& flags, const CalibrationResult& result, const 
 Exit evaluate_written(const CalibrateFlags& flags, const CalibrationOptions& options) {
   EvaluateFlags evaluation;
   evaluation.model = flags.model;
+  evaluation.named = flags.named;
   evaluation.scales = {flags.output.path.string()};
   evaluation.prompts = flags.prompts;
   evaluation.device = first_device(flags.device);

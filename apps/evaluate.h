@@ -13,7 +13,8 @@
 namespace kvcal {
 
 struct EvaluateFlags {
-  std::string model, memory, stats, device = "auto", precision = "bf16", progress = "auto";
+  std::string model, named;  // the folder; as typed
+  std::string memory, stats, device = "auto", precision = "bf16", progress = "auto";
   std::vector<std::string> scales, formats, choose, state_dtypes;
   PromptFlags prompts;
   EvaluationOptions run;

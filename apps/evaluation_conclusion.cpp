@@ -153,28 +153,30 @@ const VariantEvidence& better_one(const ConclusionContext& context, const Conclu
 }
 
 /// What to do, and the command that does it, where there is one.
-struct Step {
-  std::string what, command;
-};
+Lines step(const std::string& what, const std::string& command = "") {
+  if (command.empty()) return folded("next: " + what);
+  return folded("next: " + what + ":") + Lines("  " + command);
+}
 
 /// Nothing where nothing follows that is known to be possible.
-Step after_recipe(const ConclusionContext& context, const EvaluatedRecipe& recipe) {
+Lines after_recipe(const ConclusionContext& context, const EvaluatedRecipe& recipe) {
   const auto is_exported = [&](const auto& layer) { return layer.second == "bf16" || layer.second == context.dtype; };
   const auto is_kept = [](const auto& layer) { return layer.second == "bf16"; };
   if (context.scales.empty() || !std::ranges::all_of(recipe.layers, is_exported) ||
       std::ranges::all_of(recipe.layers, is_kept))
     return {};
-  return {"serve by the recipe", "kvcal export " + shell_word(context.scales) + " --model " +
-                                     shell_word(context.model) + " --recipe " + shell_word(context.out) + " -o OUT"};
+  return step("serve by the recipe", "kvcal export " + shell_word(context.scales) + " --model " +
+                                         shell_word(context.model) + " --recipe " + shell_word(context.out) +
+                                         " -o OUT");
 }
 
 /// Where rounding changes more than it may.
-Step after_damage(const ConclusionContext& context, const std::string& why) {
+Lines after_damage(const ConclusionContext& context, const std::string& why) {
   const std::string model = shell_word(context.model) + context.prompts;
-  if (context.scales.empty()) return {"measure scales" + why, "kvcal calibrate " + model};
-  return {"find layers to keep in 16 bits" + why,
-          "kvcal evaluate " + model + " --scales " + shell_word(context.scales) + " --choose " + context.dtype +
-              ",bf16 --max-kl " + formatted("%.3g", context.max_kl) + " -o recipe.json"};
+  if (context.scales.empty()) return step("measure scales" + why, "kvcal calibrate " + model);
+  return step("find layers to keep in 16 bits" + why,
+              "kvcal evaluate " + model + " --scales " + shell_word(context.scales) + " --choose " + context.dtype +
+                  ",bf16 --max-kl " + formatted("%.3g", context.max_kl) + " -o recipe.json");
 }
 
 bool keeps_shares(const ConclusionContext& context, const VariantEvidence& v, const PromptGroups& groups) {
@@ -184,25 +186,13 @@ bool keeps_shares(const ConclusionContext& context, const VariantEvidence& v, co
   return keeps(context.min_agreement, v.top1) && keeps(context.min_correct, v.correct);
 }
 
-Step after_success(const ConclusionContext& context, bool is_file) {
-  if (is_file)
-    return {"serve with the file",
-            "kvcal export " + shell_word(context.scales) + " --model " + shell_word(context.model) + " -o OUT"};
-  return {context.scales.empty() ? "serve at scale 1.0, as it is" : "serve at scale 1.0, without the file", ""};
-}
-
-Step next_step(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& c) {
-  if (evaluation.recipe) return after_recipe(context, *evaluation.recipe);
-  const VariantEvidence& v = better_one(context, c);
-  const std::string limit = formatted("%.3g", context.max_kl);
-  if (v.n_not_finite > 0) return after_damage(context, "");
-  if (!v.kl.interval) return {"evaluate on at least " + missing_prompts_text(c.groups) + ", unlike these", ""};
-  if (v.kl.interval->low > context.max_kl) return after_damage(context, ", as this mean KL is above " + limit);
-  if (v.kl.interval->high <= context.max_kl)
-    return keeps_shares(context, v, c.groups) ? after_success(context, v.name == "file") : Step{};
-  const auto more = more_prompts(v.kl, context.max_kl, c.groups);
-  const std::string number = more ? more_prompts_text(*more) : "many more prompts";
-  return {"evaluate on " + number + ", to tell whether the mean KL is above " + limit, ""};
+/// At scale 1.0 servers have floating-point types alone.
+Lines after_success(const ConclusionContext& context, bool is_file) {
+  if (is_file) return context.with_file;
+  if (!context.dtype.starts_with("fp8")) return {};
+  std::string how = context.scales.empty() ? "as it is" : "without the file";
+  if (context.has_scales) how = "without the scales that the checkpoint has";
+  return step("serve at scale 1.0, " + how);
 }
 
 }  // namespace
@@ -217,11 +207,18 @@ Lines shown_text(const Conclusion& conclusion, const std::optional<Looks>& looks
   return text + answers_text(conclusion) + floor_text(conclusion);
 }
 
-Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& conclusion) {
-  const Step next = next_step(context, evaluation, conclusion);
-  if (next.what.empty()) return {};
-  if (next.command.empty()) return folded("next: " + next.what);
-  return folded("next: " + next.what + ":") + Lines("  " + next.command);
+Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, const Conclusion& c) {
+  if (evaluation.recipe) return after_recipe(context, *evaluation.recipe);
+  const VariantEvidence& v = better_one(context, c);
+  const std::string limit = formatted("%.3g", context.max_kl);
+  if (v.n_not_finite > 0) return after_damage(context, "");
+  if (!v.kl.interval) return step("evaluate on at least " + missing_prompts_text(c.groups) + ", unlike these");
+  if (v.kl.interval->low > context.max_kl) return after_damage(context, ", as this mean KL is above " + limit);
+  if (v.kl.interval->high <= context.max_kl)
+    return keeps_shares(context, v, c.groups) ? after_success(context, v.name == "file") : Lines{};
+  const auto more = more_prompts(v.kl, context.max_kl, c.groups);
+  const std::string number = more ? more_prompts_text(*more) : "many more prompts";
+  return step("evaluate on " + number + ", to tell whether the mean KL is above " + limit);
 }
 
 }  // namespace kvcal

@@ -13,7 +13,9 @@ namespace kvcal {
 struct ConclusionContext {
   std::string model, scales, out;  // scales: the first file, "" without one
   std::string prompts;             // options that name these prompts, as shell words, each with a space before it
-  std::string dtype;               // of the scales
+  std::string dtype;               // of the scales, fp8_e4m3 without
+  bool has_scales = false;         // the checkpoint itself, which a server would take instead of 1.0
+  Lines with_file;                 // what to do where the file is to be served
   bool file_is_needed = false;     // whether it says of a site that 1.0 is worse, or clips or may clip
   double max_kl = 0;               // --max-kl, or what the documents suggest
   std::optional<double> min_agreement, min_correct;

@@ -83,18 +83,9 @@ Lines exported(const NextStepInputs& in, const std::string& target, bool skip_ke
   return serve_with_file(text + " -o " + shell_word(request.out.string()));
 }
 
-/// For the first server that takes them; of what none takes, why the first does not.
-Lines export_or_why(const Artifact& artifact, const NextStepInputs& in) {
-  const bool keeps = !keep16_layers(artifact).empty();
-  std::string why;
-  for (const char* target : {"vllm", "sglang"}) {
-    try {
-      return exported(in, target, keeps);
-    } catch (const Error& e) {
-      if (why.empty()) why = e.what();
-    }
-  }
-  return Lines("next: 'kvcal export' has no way into this checkpoint; " + why);
+std::vector<std::string> targets_for(const Artifact& artifact) {
+  if (is_fp8(artifact)) return {"vllm", "sglang"};
+  return {"vllm", "modelopt", "vllm-ascend"};
 }
 
 /// Without a checkpoint, by its class.
@@ -112,6 +103,19 @@ Lines by_class(const Artifact& artifact, const NextStepInputs& in) {
 
 }  // namespace
 
+Lines serve_with_scales(const Artifact& artifact, const NextStepInputs& in) {
+  const bool keeps = !keep16_layers(artifact).empty();
+  std::string why;
+  for (const std::string& target : targets_for(artifact)) {
+    try {
+      return exported(in, target, keeps);
+    } catch (const Error& e) {
+      if (why.empty()) why = e.what();
+    }
+  }
+  return Lines("next: 'kvcal export' has no way into this checkpoint; " + why);
+}
+
 Lines next_step(const Artifact& artifact, const NextStepInputs& in) {
   if (is_standard_output(in.scales) || !is_fp8(artifact) || !converged(artifact)) return {};
   if (keeps_whole_cache(artifact)) return {};  // there is nothing to serve in FP8
@@ -120,7 +124,7 @@ Lines next_step(const Artifact& artifact, const NextStepInputs& in) {
   if (in.model.empty()) return serves_as_it_is(artifact) && !keeps ? Lines() : by_class(artifact, in);
   if (!keeps && serves_as_it_is(artifact))
     if (const Lines as_it_is = serve(artifact, in); !as_it_is.empty()) return as_it_is;
-  return export_or_why(artifact, in);
+  return serve_with_scales(artifact, in);
 }
 
 }  // namespace kvcal

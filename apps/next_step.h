@@ -23,4 +23,7 @@ struct NextStepInputs {
 /// export's refusal says it. Nothing where none can be named, or where the scales want more prompts first.
 Lines next_step(const Artifact& artifact, const NextStepInputs& inputs);
 
+/// The export for the first server that takes these scales; of what none takes, why the first does not.
+Lines serve_with_scales(const Artifact& artifact, const NextStepInputs& inputs);
+
 }  // namespace kvcal
