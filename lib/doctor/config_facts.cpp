@@ -29,7 +29,7 @@ bool has_recurrent_layer(const Json& config) {
 bool names_recurrent_layers(const Json& config) {
   return has_any(config,
                  {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period", "attn_layer_indices",
-                  "hybrid_layer_ids", "layer_group_size", "linear_attn_config", "mamba_d_ssm"});
+                  "hybrid_layer_ids", "layer_group_size", "linear_attn_config", "mamba_d_ssm", "state_size"});
 }
 
 // Qwen 2 and 2.5 have biases on q, k, v without saying so.

@@ -38,10 +38,20 @@ void version_after(Facts& facts, std::string_view line, size_t at, const Evidenc
   take_version(facts, line.substr(std::min(line.size(), at + length)), server, from);
 }
 
-// "image: vllm/vllm-openai:v0.27.1" of a manifest or of what describes a pod; not what prose compares with.
+// "vllm 0.15.0", as pip lists it: the name stands at the line's beginning.
+template <Engine server, size_t length>
+void version_of_package(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  if (at == 0) version_in_list<server, length>(facts, line, at, from);
+}
+
+// "image: vllm/vllm-openai:v0.27.1" of a manifest or of what describes a pod, "docker image `..."; not what prose
+// compares with.
 template <Engine server, size_t length>
 void version_of_image(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  if (line.substr(0, at).find("mage:") != std::string_view::npos) version_after<server, length>(facts, line, at, from);
+  std::string_view before = line.substr(0, at);
+  const bool named = before.find("mage:") != before.npos;
+  while (before.ends_with(' ') || before.ends_with('`') || before.ends_with('"')) before.remove_suffix(1);
+  if (named || before.ends_with("mage")) version_after<server, length>(facts, line, at, from);
 }
 
 void set_flag(Facts& facts, const std::string& name, const std::string& value, const Evidence& from) {
@@ -70,7 +80,8 @@ void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
     ++n_options;
     const std::optional<std::string> value = printed_value(text.substr(at), name);
     if (!value || *value == "False" || (name == "kv_cache_dtype" && value->empty())) continue;
-    if (facts.model_path.empty() && (name == "model" || name == "model_path")) facts.model_path = *value;
+    if (facts.model_path.empty() && (name == "model" || name == "model_path" || name == "model_tag"))
+      facts.model_path = *value;
     constexpr std::string_view kTorch = "torch.";  // "dtype=torch.bfloat16"
     const std::string bare = value->starts_with(kTorch) ? value->substr(kTorch.size()) : *value;
     facts.flags.emplace(flag_name(name), Flag{bare == "True" ? "" : bare, from, true});
@@ -169,6 +180,20 @@ void take_gpu(Facts& facts, std::string_view line, size_t at, const Evidence& fr
   set_gpu(facts, parse_gpu(word_behind(line, at, "=", ",. ")), from);
 }
 
+// "GPU 0: NVIDIA H100 80GB HBM3", "GPU 0,1: NVIDIA A100 (Compute Capability: 8.0)", "GPU: 8x AMD Instinct MI300X" of a
+// list: nothing that prose says stands in front.
+void gpu_in_list(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  if (line.substr(0, at).find_first_not_of(" -*|>`") != line.npos) return;
+  const std::string_view name = word_behind(line, at, ": ", ",;|");
+  set_gpu(facts, parse_gpu(name.substr(0, name.find(" (UUID"))), from);
+}
+
+// "| 0 NVIDIA H100 80GB HBM3 On | 00000000:18:00.0 Off |", a row of nvidia-smi.
+void gpu_in_row(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view name = word_behind(line, at, "| 0 ", "|");
+  set_gpu(facts, parse_gpu(name.substr(0, std::min(name.find(" On"), name.find(" Off")))), from);
+}
+
 // "Your device 'Tesla V100-DGXS-32GB' (with compute capability 7.0) doesn't support torch.bfloat16."
 void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
   set_gpu(facts, parse_gpu(word_behind(line, at, "'", "'")), from);
@@ -234,6 +259,14 @@ void ends_traceback(Facts& facts, std::string_view line, size_t at, const Eviden
   facts.exception_from = from;
 }
 
+// "AssertionError" without a message, which ends a line.
+void ends_bare(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const std::string_view name = line.substr(at);
+  if ((name != "AssertionError" && name != "NotImplementedError") || !begins_message(line.substr(0, at))) return;
+  facts.exception = name;
+  facts.exception_from = from;
+}
+
 // What was thrown until then was handled.
 void says_started(Facts& facts, std::string_view, size_t, const Evidence&) {
   facts.has_started = true;
@@ -246,6 +279,8 @@ constexpr std::array kFacts = {
     FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
     FactLine{"vLLM server version", version_after<Engine::Vllm, 19>},
     FactLine{"vLLM version", version_after<Engine::Vllm, 12>},
+    FactLine{"vLLM Version", version_after<Engine::Vllm, 12>},
+    FactLine{"vllm version", version_after<Engine::Vllm, 12>},
     FactLine{"LLM engine (v", version_after<Engine::Vllm, 12>},
     FactLine{"█ version ", version_after<Engine::Vllm, 12>},
     FactLine{"vLLM 0.", version_after<Engine::Vllm, 5>},
@@ -253,10 +288,13 @@ constexpr std::array kFacts = {
     FactLine{"vLLM:", version_in_list<Engine::Vllm, 5>},
     FactLine{"SGLang:", version_in_list<Engine::Sglang, 7>},
     FactLine{"vllm==", version_after<Engine::Vllm, 6>},
+    FactLine{"vllm ", version_of_package<Engine::Vllm, 5>},
+    FactLine{"sglang ", version_of_package<Engine::Sglang, 7>},
     FactLine{"sglang==", version_after<Engine::Sglang, 8>},
     FactLine{"sglang: 0.", version_after<Engine::Sglang, 7>},
     FactLine{"SGLang version", version_after<Engine::Sglang, 14>},
     FactLine{"SGLang v0.", version_after<Engine::Sglang, 7>},
+    FactLine{"sglang v0.", version_after<Engine::Sglang, 7>},
     FactLine{"docker run ", take_command},
     FactLine{"podman run ", take_command},
     FactLine{"nerdctl run ", take_command},
@@ -292,9 +330,17 @@ constexpr std::array kFacts = {
     FactLine{"Engine process failed to start", says_failed},
     FactLine{"WorkerProc failed to start", says_failed},
     FactLine{" scheduler is dead. Please check if there are relevant logs", says_failed},
+    FactLine{"AssertionError", ends_bare},
+    FactLine{"NotImplementedError", ends_bare},
     FactLine{"Error: ", ends_traceback},
     FactLine{"Exception: ", ends_traceback},
     FactLine{"device_name=", take_gpu},
+    FactLine{"GPU 0: ", gpu_in_list},
+    FactLine{"GPU 0,", gpu_in_list},
+    FactLine{"GPU: ", gpu_in_list},
+    FactLine{"GPU**: ", gpu_in_list},
+    FactLine{"GPUs: ", gpu_in_list},
+    FactLine{"| 0 NVIDIA ", gpu_in_row},
     FactLine{"Your device '", gpu_in_quotes},
     FactLine{"Automatically detected platform ", takes_platform},
     FactLine{"Intel(R) Arc(TM) ", names_intel},

@@ -48,6 +48,7 @@ constexpr std::array kFamilies = {
     Family{.part = "granite4", .hybrid = true},
     Family{.part = "bamba", .hybrid = true},
     Family{.part = "zamba2", .hybrid = true},
+    Family{.part = "mamba", .hybrid = true},  // Falcon's, too
     Family{.part = "kimilinear", .hybrid = true, .latent = true},
     Family{.part = "ling25", .hybrid = true, .latent = true},
     Family{.part = "ling26", .hybrid = true, .latent = true},

@@ -37,7 +37,7 @@ struct ModelTraits {
   std::string family;        // architecture or name as squeezed small letters and digits: "minimaxm3awqint4"
   std::string weights_type;  // "bfloat16", "float16"; "": not said
   bool from_config = false;
-  Trait hybrid = Trait::Unknown;      // recurrent layers beside attention
+  Trait hybrid = Trait::Unknown;      // recurrent layers, beside attention or alone
   Trait latent = Trait::Unknown;      // MLA: one latent row instead of keys and values
   Trait multimodal = Trait::Unknown;  // image or audio input
   Trait key_bias = Trait::Unknown;    // K projection with a bias and no norm: outlier channels

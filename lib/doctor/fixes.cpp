@@ -19,9 +19,19 @@ void replace_all(std::string& text, std::string_view what, const std::string& wi
     text.replace(at, what.size(), with);
 }
 
+/// TensorRT-LLM has these in a file, under names of its own.
+std::string with_options_of_tensorrt(std::string text) {
+  replace_all(text, "another --attention-backend", "another attention backend");
+  replace_all(text, "{eager}", "no CUDA graphs");
+  replace_all(text, "{control}", "kv_cache_config: {dtype: auto} in the file of --config");
+  return text;
+}
+
 std::string with_options(std::string text, const Facts& facts) {
+  if (facts.is(Engine::Unknown) && facts.seen("LG83")) text = with_options_of_tensorrt(std::move(text));
   const std::string asked = facts.flag_value("kv-cache-dtype");
   replace_all(text, "{type}", asked.empty() || is_quantized_type(asked) ? "{fp8}" : "{control}");
+  replace_all(text, "{eager}", facts.is(Engine::Sglang) ? "--disable-cuda-graph" : "--enforce-eager");
   replace_all(text, "{control}", control_of(facts));
   if (backend_option(facts.server, facts.version, "X").starts_with("VLLM_"))
     replace_all(text, "another --attention-backend", "another VLLM_ATTENTION_BACKEND");

@@ -69,7 +69,7 @@ bool is_command(std::string_view text) {
   const std::string_view line = command.substr(0, command.find('\n'));
   for (const std::string_view word : {" INFO ", " WARNING ", "Error:"})
     if (text.find(word) != text.npos) return false;
-  const bool starts = find_serve_command(line) || bare_arguments(command);
+  const bool starts = find_serve_command(line) || bare_arguments(command) || listed_arguments(command);
   return starts && !is_printed(line) && !begins_as_of_log(line) && !has_lines_of_log(command.substr(line.size()));
 }
 

@@ -146,14 +146,6 @@ class Reader {
   Launches& launches_;
 };
 
-/// Arguments as a list of YAML or JSON, as a manifest has them.
-std::optional<ServeCommand> listed_arguments(std::string_view text) {
-  if (!text.starts_with("[") && !text.starts_with("- ")) return std::nullopt;
-  const std::string words = shell_quoted(words_at({{"args", first_or_null(text)}}, {"args"}));
-  std::optional<ServeCommand> command = find_serve_command(words);
-  return command ? command : bare_arguments(words);
-}
-
 /// Names that few files but a server's have.
 bool is_option_of_servers(std::string_view name) {
   return has_word(
@@ -256,6 +248,16 @@ std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
   return shown;
 }
 
+std::optional<ServeCommand> listed_arguments(std::string_view text) {
+  text = without_margin(text);
+  if (text.size() > kMostBlockBytes || (!text.starts_with("[") && !text.starts_with("- "))) return std::nullopt;
+  const std::vector<std::string> words = words_at({{"args", first_or_null(text)}}, {"args"});
+  if (words.empty()) return std::nullopt;
+  if (words[0].starts_with("--")) return bare_arguments(shell_quoted(words));
+  if (!has_word("serve vllm sglang python python3 sh bash /bin/sh /bin/bash", words[0])) return std::nullopt;
+  return find_serve_command((words[0] == "serve" ? "vllm " : "") + shell_quoted(words));
+}
+
 Launches read_launches(std::string_view text) {
   Launches launches;
   if (is_manifest(text)) {
@@ -267,7 +269,7 @@ Launches read_launches(std::string_view text) {
     return launches;
   }
   std::optional<ServeCommand> command = find_serve_command(text);
-  if (!command) command = listed_arguments(without_margin(text));
+  if (!command) command = listed_arguments(text);
   if (!command) command = bare_arguments(text);
   if (command) launches.commands.push_back(std::move(*command));
   return launches;

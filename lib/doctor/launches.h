@@ -21,6 +21,10 @@ struct Launches {
 /// Throws Error for a manifest that cannot be read.
 Launches read_launches(std::string_view text);
 
+/// Arguments as a list of YAML or JSON, as a manifest has them; those of a container begin with "serve" where its
+/// entrypoint is vLLM's. Nothing for a list of other things.
+std::optional<ServeCommand> listed_arguments(std::string_view text);
+
 /// What a report shows between lines of ```: manifests and scripts of several lines. `line` is the first of its block.
 struct ShownLaunch {
   ServeCommand command;

@@ -1,4 +1,5 @@
 // L and P: log lines together with what is known of the checkpoint and the command.
+#include "base/letter_case.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -38,6 +39,22 @@ Found silence(const Facts& f) {
   return !spoke && !known ? lines_of(f, {"LG1"}) : Found{};
 }
 
+/// As config.json, the command or the model's name says.
+bool may_have_fp8_weights(const Facts& f) {
+  const auto is_fp8 = [](const std::string& text) { return lower_case(text).find("fp8") != text.npos; };
+  const bool declared = f.checkpoint && (is_fp8(f.checkpoint->method) || is_fp8(f.checkpoint->declaration.weights));
+  return declared || is_fp8(f.flag_value("quantization")) || is_fp8(f.model_path);
+}
+
+// Kernels of FP8 weights print the same.
+Found lacks_fp8_for_cache(const Facts& f) {
+  return f.seen("LG24b") && !may_have_fp8_weights(f) ? lines_of(f, {"LG24b"}) : Found{};
+}
+
+Found lacks_fp8_for_weights(const Facts& f) {
+  return f.seen("LG24b") && f.cache.quantized == Trait::No ? lines_of(f, {"LG24b"}) : Found{};
+}
+
 Found plugin_silent(const Facts& f) {
   if (f.flag_value("load-format") != "kv_cache_scales" || f.seen("LG70") || f.seen("LG72")) return {};
   return found_in_flags(f, {"load-format"});
@@ -62,6 +79,18 @@ constexpr CombinationRule kRules[] = {
       "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
      kLog | kLatent,
      latent_names},
+    {{"L10", Fatal, Established, "this GPU is older than the FP8 format that Triton needs for the cache", "",
+      "{control}, another attention backend, or a GPU of compute capability 8.9 or later",
+      "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py; vllm issue 45829", Cause::FormatUnsupported,
+      9, "LG24b"},
+     kLog | kFp8,
+     lacks_fp8_for_cache},
+    {{"L11", Fatal, Established, "this GPU is older than the FP8 format that a kernel of weights needs", "",
+      "weights that are not in FP8, or a GPU of compute capability 8.9 or later",
+      "vllm 0.20.0 to 0.33.0 model_executor/layers/quantization/utils/fp8_utils.py; vllm issue 26431",
+      Cause::NotTheCache, 9, "LG24b"},
+     kLog,
+     lacks_fp8_for_weights},
     {{"L09", Note, Established,
       "no log line tells whether scales were loaded: vLLM prints none for compressed-tensors (since 0.15) and for "
       "unquantized checkpoints",

@@ -17,7 +17,7 @@ void LogScanner::feed(std::string_view bytes) {
 void LogScanner::take(unsigned char byte) {
   if (escape_ != Escape::None && byte != '\n')
     take_escape(byte);
-  else if (byte > ' ' && byte != 0x7F)
+  else if (byte > ' ' && byte != 0x7F && !(byte == '>' && at_line_start_))  // Markdown's quotation
     take_text(byte);
   else if (byte == '\n')
     end_line();

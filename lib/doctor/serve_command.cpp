@@ -128,6 +128,11 @@ static void add_member(std::string& json, std::string member, const std::string&
   json += std::string(json.empty() ? "{" : json == "{" ? "" : ", ") + "\"" + member + "\": \"" + value + "\"}";
 }
 
+/// What follows an option without a space in scripts that have none: a quotation mark, a particle.
+static size_t first_of_prose(const std::string& word) {
+  return static_cast<size_t>(std::ranges::find_if(word, [](char c) { return (c & 0x80) != 0; }) - word.begin());
+}
+
 // "--a=b", "--a b", "--a"; a word that no option takes is the model where none is known yet.
 void read_flags(ServeCommand& command) {
   const std::vector<std::string>& words = command.words;
@@ -137,7 +142,7 @@ void read_flags(ServeCommand& command) {
     const size_t equals = word.find('=');
     std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (equals == std::string::npos && i + 1 < words.size() && is_value(words[i + 1])) value = words[++i];
-    const std::string name = flag_name(word.substr(0, equals));
+    const std::string name = flag_name(word.substr(0, std::min(equals, first_of_prose(word))));
     if (const size_t dot = name.find('.'); dot != std::string::npos && word.starts_with("--"))
       add_member(command.flags[name.substr(0, dot)], name.substr(dot + 1), value);
     else

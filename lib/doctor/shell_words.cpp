@@ -17,6 +17,26 @@ struct Word {
   bool quoted = false;
 };
 
+size_t behind_spaces(std::string_view text, size_t at) {
+  while (at < text.size() && is_space(text[at])) ++at;
+  return at;
+}
+
+/// Where the command goes on, if its line ends at `at`: behind a mark of Unix, Windows or PowerShell, or with an
+/// option, which begins no command: marks are lost where people paste. A "> " in front is a shell's prompt, or
+/// Markdown's quotation. 0: nowhere.
+size_t continuation(std::string_view text, size_t at) {
+  const bool marked = std::string_view("\\^`").find(text[at]) != std::string_view::npos;
+  const size_t end = marked ? behind_spaces(text, at + 1) : at;
+  if (end >= text.size() || text[end] != '\n') return 0;
+  size_t next = behind_spaces(text, end + 1);
+  if (text.substr(next).starts_with("> ")) next = behind_spaces(text, next + 2);
+  const std::string_view rest = text.substr(next);
+  if (rest.size() > 2 && rest.starts_with("--") && is_letter_or_digit(rest[2])) return next;
+  if (marked && rest.starts_with("-")) return next;
+  return text[at] == '\\' ? end + 1 : 0;
+}
+
 // One word of a shell command from text[at]; at moves behind it. Line ends and operators end a word.
 Word read_word(std::string_view text, size_t& at) {
   Word word;
@@ -36,6 +56,8 @@ Word read_word(std::string_view text, size_t& at) {
     } else if (c == '\'' || c == '"') {
       quote = c;
       word.quoted = true;
+    } else if (c == '\\' && continuation(text, at) > 0) {
+      break;
     } else if (c == '\\' && at + 1 < text.size()) {
       word.text += text[++at];
     } else if (is_space(c) || c == '\n' || is_operator(c)) {
@@ -53,9 +75,8 @@ std::vector<std::string> read_words(std::string_view text, LineEnd line_end) {
   std::vector<std::string> words;
   size_t at = 0;
   while (at < text.size() && words.size() < kMostWords) {
-    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '\n' || text[at + 1] == '\r')) {
-      at = text.find('\n', at);
-      at = at == std::string_view::npos ? text.size() : at + 1;
+    if (const size_t next = continuation(text, at); next > 0) {
+      at = next;
     } else if (is_space(text[at]) || (text[at] == '\n' && line_end == LineEnd::IsSpace)) {
       ++at;
     } else if (text[at] == '#' || text[at] == '\n' || is_operator(text[at])) {

@@ -333,6 +333,9 @@ TEST(Launch, kinds_of_files) {
       {"vllm serve m\nUsing KV cache dtype: torch.float8_e4m3fn\n", InputKind::Log},
       {"--model m --kv-cache-dtype fp8\n!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!\n",
        InputKind::Log},
+      {"- serve\n- m\n- --kv-cache-dtype\n- fp8\n", InputKind::Command},
+      {"['vllm', 'serve', 'm', '--kv-cache-dtype', 'fp8']\n", InputKind::Command},
+      {"- vllm 0.15.0 is fine\n- 0.16.0 is not, with vllm serve m\n", InputKind::Log},
       {"vllm serve m \\\n  --kv-cache-dtype fp8 \\\n  --calculate-kv-scales &\nsleep 60\ncurl localhost:8000\n",
        InputKind::Command}};
   for (const auto& [text, kind] : files) EXPECT_EQ(name_of(kind_of_input(text, true)), name_of(kind)) << text;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "doctor/input_kind.h"
 #include "doctor_fixture.h"
 
 namespace kvcal {
@@ -86,6 +87,62 @@ TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
   EXPECT_TRUE(found(d.notes, "LG18")) << "harmless alone";
   EXPECT_TRUE(found(d.notes, "LG20")) << "speed only";
   EXPECT_FALSE(explained_by(d, Cause::ScalesMissing));
+}
+
+// Marks at the ends of lines are lost where people paste, or belong to another shell.
+TEST(Reports, CommandsLoseTheirMarks) {
+  for (const char* text : {"vllm serve m\n  --kv-cache-dtype fp8\n  --calculate-kv-scales\n",
+                           "vllm serve m \\ \n  --kv-cache-dtype fp8 \\\n  --calculate-kv-scales\n",
+                           "vllm serve m ^\r\n  --kv-cache-dtype fp8 ^\r\n  --calculate-kv-scales\r\n",
+                           "vllm serve m `\n  --kv-cache-dtype fp8 `\n  --calculate-kv-scales\n",
+                           "> vllm serve m \\\n>   --kv-cache-dtype fp8\\\n>   --calculate-kv-scales\n",
+                           "- serve\n- m\n- --kv-cache-dtype\n- fp8\n- --calculate-kv-scales\n",
+                           "vllm serve m --kv-cache-dtype fp8 --calculate-kv-scales\u300d\u3067\u3059\n"}) {
+    Doctor doctor;
+    ASSERT_EQ(kind_of_input(text, true), InputKind::Command) << text;
+    doctor.add_command("cmd.txt", text);
+    const Facts facts = doctor.diagnose().facts;
+    EXPECT_EQ(facts.flag_value("kv-cache-dtype"), "fp8") << text;
+    EXPECT_NE(facts.flag("calculate-kv-scales"), nullptr) << text;
+    EXPECT_EQ(facts.model_path, "m") << text;
+  }
+  const Facts quoted = diagnose_log("It fails:\n> vllm serve m \\\n> --kv-cache-dtype fp8\nwith garbage\n").facts;
+  EXPECT_EQ(quoted.flag_value("kv-cache-dtype"), "fp8");
+  const Facts inline_code = diagnose_log("I run `vllm serve m --kv-cache-dtype fp8`\nand see garbage\n").facts;
+  EXPECT_EQ(inline_code.flag_value("kv-cache-dtype"), "fp8");
+}
+
+struct Said {
+  const char* text;
+  const char* server;
+  int capability;
+};
+
+std::string server_of(const Facts& f) {
+  return f.version ? std::string(f.is(Engine::Vllm) ? "vllm " : "sglang ") + str(*f.version) : "";
+}
+
+// The forms of issues, what vllm collect-env and nvidia-smi print, and lists of packages.
+TEST(Reports, FormsNameServerAndGpu) {
+  for (const Said& said :
+       {Said{"vLLM Version                 : 0.15.0\n", "vllm 0.15.0", 0},
+        Said{"vllm version 0.7.1\n", "vllm 0.7.1", 0},
+        Said{"vllm                              0.15.0\n", "vllm 0.15.0", 0}, Said{"vllm 0.85 of the memory\n", "", 0},
+        Said{"I think vllm 0.15.0 was fine\n", "", 0},
+        Said{"docker image `lmsysorg/sglang:v0.5.8`\n", "sglang 0.5.8", 0},
+        Said{"fails with sglang v0.5.13\n", "sglang 0.5.13", 0},
+        Said{"GPU models and configuration :\nGPU 0: NVIDIA H100 80GB HBM3\nGPU 1: NVIDIA H100 80GB HBM3\n", "", 90},
+        Said{"GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1234)\n", "", 80},
+        Said{"GPU 0,1,2,3: NVIDIA L40S\nGPU 0,1,2,3 Compute Capability: 8.9\n", "", 89},
+        Said{"|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |     0 |\n", "", 90},
+        Said{"- GPU: NVIDIA GeForce RTX 3080 (SM86)\n", "", 86}, Said{"**GPU**: 8x AMD Instinct MI300X\n", "", 0},
+        Said{"On this GPU: H100 is fine\n", "", 0}}) {
+    const Facts facts = diagnose_log(said.text).facts;
+    EXPECT_EQ(server_of(facts), said.server) << said.text;
+    EXPECT_EQ(facts.gpu ? facts.gpu->capability : 0, said.capability) << said.text;
+  }
+  EXPECT_EQ(diagnose_log("- **GPU**: 8x NVIDIA H200\n").facts.gpu->capability, 90);
+  EXPECT_EQ(diagnose_log("* GPU: 8x AMD Instinct MI300X (gfx942)\n").facts.gpu->gfx, "gfx942");
 }
 
 TEST(Doctor, SaysInJsonWhatToCompareFirst) {
