@@ -6,7 +6,7 @@ kvcal validate e.json --model "$SOURCE/datasets/demo/stressed" --scales s.json
 kvcal validate e.json --model "$SOURCE/datasets/demo/natural" || echo exit $?
 sed 's/"n_prompts": 2/"n_prompts": 3/; s/"index": 3, "format"/"index": 7, "format"/' e.json >bad.json
 kvcal validate bad.json --format github || echo exit $?
-sed 's/"1.2"/"2.0"/' e.json >later.json
+sed 's/"1.3"/"2.0"/' e.json >later.json
 kvcal validate later.json | grep A04
 sed 's/$/ /' s.json >other.json
 kvcal validate e.json --scales other.json | grep -c D06
