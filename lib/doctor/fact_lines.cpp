@@ -38,10 +38,12 @@ void version_after(Facts& facts, std::string_view line, size_t at, const Evidenc
   take_version(facts, line.substr(std::min(line.size(), at + length)), server, from);
 }
 
-// "vllm 0.15.0", as pip lists it: the name stands at the line's beginning.
+// "vllm 0.15.0", as pip lists it, or conda, "... pypi_0 pypi": nothing else stands in the line.
 template <Engine server, size_t length>
 void version_of_package(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  if (at == 0) version_in_list<server, length>(facts, line, at, from);
+  const size_t end = std::min(line.find(' ', at + length), line.size());
+  if (at == 0 && (end == line.size() || line.substr(end).starts_with(" pypi_0")))
+    version_in_list<server, length>(facts, line, at, from);
 }
 
 // "image: vllm/vllm-openai:v0.27.1" of a manifest or of what describes a pod, "docker image `..."; not what prose

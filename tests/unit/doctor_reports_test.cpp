@@ -127,7 +127,9 @@ TEST(Reports, FormsNameServerAndGpu) {
   for (const Said& said :
        {Said{"vLLM Version                 : 0.15.0\n", "vllm 0.15.0", 0},
         Said{"vllm version 0.7.1\n", "vllm 0.7.1", 0},
-        Said{"vllm                              0.15.0\n", "vllm 0.15.0", 0}, Said{"vllm 0.85 of the memory\n", "", 0},
+        Said{"vllm                              0.15.0\n", "vllm 0.15.0", 0},
+        Said{"vllm    0.15.0    pypi_0    pypi\n", "vllm 0.15.0", 0},
+        Said{"vllm 0.15.0 works, 0.16.0 does not\n", "", 0}, Said{"vllm 0.85 of the memory\n", "", 0},
         Said{"I think vllm 0.15.0 was fine\n", "", 0},
         Said{"docker image `lmsysorg/sglang:v0.5.8`\n", "sglang 0.5.8", 0},
         Said{"fails with sglang v0.5.13\n", "sglang 0.5.13", 0},
