@@ -203,11 +203,11 @@ std::string state_types(Engine server, const std::optional<EngineVersion>& versi
   return types == nullptr ? "" : std::string(types->names);
 }
 
-// vLLM 0.15.0 to 0.33.0 v1/kv_cache_interface.py MambaSpec; hybrids have prefix caching by default since 0.26.0,
-// config/model.py is_prefix_caching_supported. SGLang 0.5.23 kv_cache_configurator.py _calculate_mamba_ratio,
+// vLLM 0.15.0 to 0.33.0 v1/kv_cache_interface.py MambaSpec; hybrids have prefix caching by default since 0.28.0,
+// engine/arg_utils.py; 0.26 and 0.27 keep it opt-in. SGLang 0.5.23 kv_cache_configurator.py _calculate_mamba_ratio,
 // allocation_sizing.py; server_args.py until 0.5.13 makes no_buffer of "auto", 0.5.14 extra_buffer.
 StateSlots state_slots(Engine server, const std::optional<EngineVersion>& version, std::string_view architecture) {
-  if (server == Engine::Vllm && !before(version, {0, 26, 0}))
+  if (server == Engine::Vllm && !before(version, {0, 28, 0}))
     return {2, "its own and the last checkpoint of prefix caching"};
   if (server != Engine::Sglang) return {1, "its own: without prefix caching"};
   if (!before(version, {0, 5, 14}) && begins_with_one_of(architecture, kExtraBuffer))

@@ -92,7 +92,7 @@ Trait Facts::before(const EngineVersion& limit) const {
 Trait Facts::keeps_prefixes() const {
   if (flag("no-enable-prefix-caching") != nullptr) return Trait::No;
   if (flag("enable-prefix-caching") != nullptr) return Trait::Yes;
-  const Trait older = before({0, 26, 0});
+  const Trait older = before({0, 28, 0});
   return older == Trait::Unknown ? older : trait_of(older == Trait::No);
 }
 

@@ -155,7 +155,7 @@ struct Facts {
   std::string cache_text() const;  // "bfloat16, by option"
   /// Unknown without a version: Yes or No only where a version is known.
   Trait before(const EngineVersion& limit) const;
-  /// Of a hybrid under vLLM, which has prefix caching by default since 0.26.0: whether states are reused.
+  /// Of a hybrid under vLLM, which has prefix caching by default since 0.28.0: whether states are reused.
   Trait keeps_prefixes() const;
 };
 

@@ -132,7 +132,8 @@ TEST(StateSlots, AreThoseOfPrefixCaching) {
     return state_slots(named.server, named.version, architecture).n;
   };
   EXPECT_EQ(n("vllm@0.25.1", "Qwen3_5ForCausalLM"), 1);
-  EXPECT_EQ(n("vllm@0.26.0", "Qwen3_5ForCausalLM"), 2);
+  EXPECT_EQ(n("vllm@0.28.0", "Qwen3_5ForCausalLM"), 2);
+  EXPECT_EQ(n("vllm@0.27.1", "Qwen3_5ForCausalLM"), 1) << "prefix caching is there, and not the default of hybrids";
   EXPECT_EQ(n("sglang@0.5.23", "Qwen3_5ForConditionalGeneration"), 5);
   EXPECT_EQ(n("sglang@0.5.14", "Qwen3_5ForConditionalGeneration"), 5);
   EXPECT_EQ(n("sglang@0.5.13", "Qwen3_5ForConditionalGeneration"), 3);
