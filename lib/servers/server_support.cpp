@@ -39,10 +39,12 @@ std::vector<std::string> vllm_notes(const Server& server) {
   return notes;
 }
 
-std::string evidence(const ClassLoading& line, ServerKind kind) {
+std::string evidence(const ClassLoading& line, const LoaderLine& loader, ServerKind kind) {
   const std::string wheel = (kind == ServerKind::Vllm ? "vLLM " : "SGLang ") +
                             str(verified_server(kind)).substr(kind == ServerKind::Vllm ? 5 : 7);
-  return line.run ? "run: " + wheel : "read: " + wheel + " " + std::string(line.source);
+  if (line.source == kRun) return "run: " + wheel;
+  return "read: " + wheel + " " +
+         (line.source.empty() ? std::string(loader.source) : "models/" + std::string(line.source) + ".py");
 }
 
 const LoaderLine& loader_named(ServerKind kind, std::string_view name) {
@@ -203,26 +205,13 @@ std::string_view name_of(KvCarrier carrier) {
 }
 
 std::string scale_suffix(ScaleSpelling spelling, char site) {
-  const std::string s(1, site);
-  switch (spelling) {
-    case ScaleSpelling::Attention:
-      return "." + s + "_scale";
-    case ScaleSpelling::Projection:
-      return "." + s + "_proj." + s + "_scale";
-    case ScaleSpelling::Native:
-      return ".attn." + s + "_scale";
-    case ScaleSpelling::Fused:
-      return ".qkv_proj." + s + "_scale";
-    case ScaleSpelling::Cache:
-      return site == 'q' ? ".q.scale" : "." + s + "_cache.scale";
-    case ScaleSpelling::Output:
-      return "." + s + "_proj.output_scale";
-    case ScaleSpelling::Shared:
-      return ".kv_scale";
-    case ScaleSpelling::Latent:
-      return ".attn_mqa." + s + "_scale";
-  }
-  fail("no such name of a scale");
+  constexpr std::array<std::string_view, 8> kSuffixes = {
+      ".?_scale",       ".?_proj.?_scale",      ".attn.?_scale", ".qkv_proj.?_scale",
+      ".?_cache.scale", ".?_proj.output_scale", ".kv_scale",     ".attn_mqa.?_scale"};
+  if (spelling == ScaleSpelling::Cache && site == 'q') return ".q.scale";
+  std::string suffix(kSuffixes.at(static_cast<size_t>(spelling)));
+  std::ranges::replace(suffix, '?', site);
+  return suffix;
 }
 
 ScaleSpelling spelling_of(std::string_view suffix) {
@@ -271,7 +260,7 @@ ServerSupport support_by(const ClassLoading& loading, const Server& server, std:
   s.json = loading.json;
   s.plugin = plugin_of(s);
   s.backend = backend_of(s);
-  s.source = evidence(loading, server.kind);
+  s.source = evidence(loading, loader, server.kind);
   return s;
 }
 

@@ -26,16 +26,19 @@ struct LoaderLine {
   Effect other;         // of all other spellings
   Effect bare;          // of accepted ones where the carrier makes no parameters
   Effect query;
-  std::string_view why_not;  // where `accepts` is empty
-  bool asks_config = false;  // for names of scales, which only that of compressed-tensors answers
+  std::string_view why_not;      // where `accepts` is empty
+  bool asks_config = false;      // for names of scales, which only that of compressed-tensors answers
+  std::string_view source = "";  // the file that was read, where it is one for all classes
 };
+
+/// In place of a file: the server's loading code was executed on a model of this class.
+constexpr std::string_view kRun = "run";
 
 /// How a server loads a class of models.
 struct ClassLoading {
-  std::string_view loader;  // LoaderLine::name
-  std::string_view source;  // a file of the server that was read, or "" with run
-  bool run = false;         // the server's loading code was executed on a model of this class
-  bool json = false;        // SGLang: has load_kv_cache_scales
+  std::string_view loader;       // LoaderLine::name
+  std::string_view source = "";  // the file below models/ that was read, or kRun; "": as the loader has it
+  bool json = false;             // SGLang: has load_kv_cache_scales
 };
 
 /// What becomes of INT8 scales of k_proj and v_proj in vLLM-Ascend 0.30, which renames them inside vLLM's loader.

@@ -21,7 +21,7 @@ std::string classes_of(ServerKind kind, std::string_view loader) {
     for (const std::string_view end : {"ForConditionalGeneration", "ForCausalLM"})
       if (name.ends_with(end))
         name = name.substr(0, name.size() - end.size()) + (end == "ForConditionalGeneration" ? " (VL)" : "");
-    text += (text.empty() ? "" : ", ") + (line.by(kind).run ? "**" + name + "**" : name);
+    text += (text.empty() ? "" : ", ") + (line.by(kind).source == kRun ? "**" + name + "**" : name);
   }
   return text;
 }

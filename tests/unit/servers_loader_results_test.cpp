@@ -83,7 +83,7 @@ TEST(LoaderResults, AreCalledRunByTheTable) {
     if (!is_of_mtp(result)) executed.emplace(server_of(result).kind, get_string(result, "architecture", ""));
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
     for (const ClassLine& line : class_lines())
-      EXPECT_TRUE(line.by(kind).run || !executed.contains({kind, std::string(line.architecture)}))
+      EXPECT_TRUE(line.by(kind).source == kRun || !executed.contains({kind, std::string(line.architecture)}))
           << str(verified_server(kind)) << " " << line.architecture;
 }
 
