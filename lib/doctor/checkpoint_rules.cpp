@@ -20,10 +20,6 @@ constexpr std::string_view kCompareAnswers =
     "kvcal evaluate {model} --generate compares the model's answers with those of a 16-bit cache";
 constexpr std::string_view kInvalid = "calibrate again; kvcal validate EXPORT names every layer";
 
-Found in_checkpoint(const Facts& f, std::string detail) {
-  return {true, std::move(detail), {{f.checkpoint->path, 0, "", 1, 0}}};
-}
-
 bool has(const Facts& f, std::string_view rule) { return !found_by(f, rule).empty(); }
 
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
@@ -36,22 +32,7 @@ Found no_scales_anywhere(const Facts& f) {
   if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
   std::string detail = c.has_tensors ? "no scale tensors" : "config.json declares none";
   if (c.method.empty()) detail += ", no quantization_config: the server prints no warning";
-  Found found = in_checkpoint(f, detail);
-  found.is_hint = is_one_enough(f);
-  return found;
-}
-
-Found no_config_for_scales(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  if (c.n_scales() == 0 || !c.method.empty() || f.is(Engine::Sglang)) return {};
-  return in_checkpoint(f, count(c.n_scales(), "scale tensor") + ", no quantization_config");
-}
-
-Found latent_scales_of_sglang(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.n_scales() > c.n_unit && cache_is_quantized(f) != Trait::No
-             ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0")
-             : Found{};
+  return {true, detail, {}, is_one_enough(f)};
 }
 
 // By export's table of servers, where that is about the version and the class. A config without quantization is C20's,
@@ -60,108 +41,47 @@ Found nowhere_to_load(const Facts& f) {
   if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
   if (f.model.latent == Trait::Yes && f.is(Engine::Sglang)) return {};
   const std::optional<ServerSupport> support = support_of(f);
-  const bool here = support && !support->loads && support->served;
-  return here ? in_checkpoint(f, f.model.architecture + ": " + support->why_not) : Found{};
+  if (!support || support->loads || !support->served) return {};
+  return {true, f.model.architecture + ": " + support->why_not};
 }
 
 // flashattention_backend.py hands over the scales of layers that have parameters for them, loaded or not, whenever the
 // option is not auto, and the kernel asserts that none comes with inputs other than FP8.
-Found scales_of_half(const Facts& f) {
+bool scales_of_half(const Facts& f) {
   const bool narrow = f.model.latent == Trait::No && f.model.head_dim > 0 && f.model.head_dim <= 256;
-  if (!narrow || cache_request(f).asked.empty() || has_platform_of_its_own(f)) return {};
+  if (!narrow || cache_request(f).asked.empty() || has_platform_of_its_own(f)) return false;
   const std::optional<ServerSupport> support = support_of(f);
-  return support && support->loads ? found_with_backend(f) : Found{};
-}
-
-// A server that runs with FlashAttention takes them.
-Found per_head_strategy(const Facts& f) {
-  if (!has(f, "C11") || f.backend.starts_with("FLASH_ATTN")) return {};
-  return in_checkpoint(f, f.backend.empty() ? "" : "backend in the log: " + f.backend);
-}
-
-Found scheme_unused(const Facts& f) {
-  const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
-  return any && f.scale_use == ScaleUse::Nowhere ? in_checkpoint(f, "") : Found{};
-}
-
-Found unit_scales(const Facts& f) {
-  return has(f, "S08") && cache_is_quantized(f) != Trait::No ? in_checkpoint(f, "") : Found{};
-}
-
-Found ones_of_modelopt(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && c.declaration.is_modelopt();
-  return all && cache_is_quantized(f) != Trait::No ? in_checkpoint(f, "") : Found{};
+  return support && support->loads;
 }
 
 Found key_bias(const Facts& f, std::string_view rule) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (!has(f, rule) || cache_is_quantized(f) == Trait::No) return {};
-  return in_checkpoint(f, c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias)));
-}
-Found large_key_bias(const Facts& f) { return key_bias(f, "C02"); }
-Found notable_key_bias(const Facts& f) { return has(f, "C02") ? Found{} : key_bias(f, "C03"); }
-
-Found bias_by_name(const Facts& f) {
-  const bool measured = f.checkpoint && f.checkpoint->has_tensors;
-  if (measured || f.model.key_bias != Trait::Yes) return {};
-  return {true, f.model_path, {}};
+  return {has(f, rule) && cache_is_quantized(f) != Trait::No,
+          c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias))};
 }
 
 Found heads_not_dealt(const Facts& f) {
   const int64_t heads = f.model.n_kv_heads, ranks = n_ranks(f);
-  if (f.checkpoint->n_per_head == 0 || heads == 0 || can_deal(heads, ranks)) return {};
-  return in_checkpoint(f, std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks");
-}
-
-Found widths_differ(const Facts& f) {
-  return f.model.head_widths_differ == Trait::Yes ? in_checkpoint(f, "") : Found{};
-}
-
-Found quantized_by_transformers(const Facts& f) {
-  const bool here = f.checkpoint->quantized_cache && f.checkpoint->largest_key_bias > 0;
-  return here ? in_checkpoint(f, f.checkpoint->largest_key_bias_name) : Found{};
+  return {f.checkpoint->n_per_head != 0 && heads != 0 && !can_deal(heads, ranks),
+          std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks"};
 }
 
 Found folded(const Facts& f) {
   const std::optional<FoldMark>& fold = f.checkpoint->fold;
-  if (!fold) return {};
-  return in_checkpoint(
-      f, fold->n_left == 0
-             ? ""
-             : count(fold->n_left, "site") + (fold->n_left == 1 ? " still needs" : " still need") + " a scale file");
+  if (!fold || fold->n_left == 0) return {fold.has_value()};
+  return {true, count(fold->n_left, "site") + (fold->n_left == 1 ? " still needs" : " still need") + " a scale file"};
 }
 
 /// What the version that was looked at does to the checkpoint, unless a plug-in brings the scales.
 Found first_without_plugin(const Facts& f, std::string_view rule, std::string Finding::*of) {
   const auto all = found_by(f, rule);
-  const bool here = !all.empty() && !uses_plugin(f);
-  return here ? in_checkpoint(f, all.front()->*of + ": " + all.front()->actual) : Found{};
+  if (all.empty() || uses_plugin(f)) return {};
+  return {true, all.front()->*of + ": " + all.front()->actual};
 }
-
-Found stops_here(const Facts& f) { return first_without_plugin(f, "V01", &Finding::what); }
-Found name_not_taken(const Facts& f) { return first_without_plugin(f, "C16", &Finding::path); }
 
 /// Scales that are there, and that a class drops while it serves a quantized cache.
 Found dropped(const Facts& f, size_t n, std::string_view what) {
-  if (n == 0 || cache_is_quantized(f) == Trait::No || uses_plugin(f)) return {};
-  return in_checkpoint(f, count(n, "scale") + std::string(what));
-}
-
-// From 0.5.19 on the scheme makes parameters for scales.
-Found compressed_dropped(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.declaration.is_compressed_tensors() ? dropped(f, c.n_scales() - c.n_unit, " other than 1.0") : Found{};
-}
-
-Found fused_names_dropped(const Facts& f) {
-  const bool moe = f.model.architecture == "Qwen3MoeForCausalLM";
-  return moe ? dropped(f, f.checkpoint->n_fused, " named .qkv_proj.k_scale or v_scale") : Found{};
-}
-
-Found qwen3_5_dropped(const Facts& f) {
-  const bool here = f.model.architecture.starts_with("Qwen3_5") && has_own_scales(f);
-  return here ? dropped(f, f.checkpoint->n_scales(), "") : Found{};
+  return {n > 0 && cache_is_quantized(f) != Trait::No && !uses_plugin(f), count(n, "scale") + std::string(what)};
 }
 
 /// The first version that loads scales named .k_proj.k_scale into a class that joins its projections.
@@ -176,20 +96,17 @@ constexpr std::array kJoinedNames = {
 };
 
 Found joined_names_refused(const Facts& f) {
-  const auto line = std::ranges::find_if(
-      kJoinedNames, [&](const JoinedNames& j) { return f.is(j.server) && f.model.architecture == j.architecture; });
-  const bool here =
-      line != kJoinedNames.end() && f.checkpoint->n_of_projections > 0 && f.before(line->since) == Trait::Yes;
-  if (!here) return {};
-  const std::string fixed = str(f.server, line->since) + " loads them";
-  return in_checkpoint(
-      f, count(f.checkpoint->n_of_projections, "scale") + " named .k_proj.k_scale or .v_proj.v_scale; " + fixed);
+  const size_t n = f.checkpoint->n_of_projections;
+  for (const JoinedNames& j : kJoinedNames)
+    if (f.is(j.server) && f.model.architecture == j.architecture && n > 0 && f.before(j.since) == Trait::Yes)
+      return {true, count(n, "scale") + " named .k_proj.k_scale or .v_proj.v_scale; " + str(f.server, j.since) +
+                        " loads them"};
+  return {};
 }
 
 Found no_class(const Facts& f) {
   const bool none = f.installed && is_listed(f.installed->architectures, f.model.architecture) == Trait::No;
-  if (!none || f.model.architecture.empty()) return {};
-  return in_checkpoint(f, std::string(name_of(f.server)) + ": no " + f.model.architecture);
+  return {none && !f.model.architecture.empty(), std::string(name_of(f.server)) + ": no " + f.model.architecture};
 }
 
 constexpr Entry of_folder(std::string_view rule, Cause cause, int weight) {
@@ -201,26 +118,35 @@ constexpr Entry of_folder(std::string_view rule, Cause cause, int weight) {
 constexpr CombinationRule kRules[] = {
     {entry_of("F08", Established, "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
               "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 4),
-     kFlags | kCheckpoint | kStaticFp8, no_scales_anywhere},
+     kFlags | kCheckpoint | kStaticFp8, no_scales_anywhere, "{checkpoint}"},
     {entry_of("C15", Established, "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded,
               9),
      kTensors},
     {{"C20", Fatal, Established, "scale tensors without a quantization_config: vLLM 0.25 and later refuse the folder",
       "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
      kTensors,
-     no_config_for_scales},
+     [](const Facts& f) -> Found {
+       const CheckpointFacts& c = *f.checkpoint;
+       return {c.n_scales() > 0 && c.method.empty() && !f.is(Engine::Sglang),
+               count(c.n_scales(), "scale tensor") + ", no quantization_config"};
+     },
+     "{checkpoint}"},
     {entry_of("V02", Established, "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
               "the plug-ins of docs/plugins.md set them (--load-format kv_cache_scales); kvcal fold puts them into the "
               "weights of the model without scales, where those allow it",
               "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
-     kTensors | kKnownServer, nowhere_to_load},
+     kTensors | kKnownServer, nowhere_to_load, "{checkpoint}"},
     {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448; reported for 0.27.1; versions up to 0.32 were not "
       "checked",
       "vLLM 0.33.0, which loads them, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 9, "L08 LG2"},
      kTensors | kVllm,
-     qwen3_5_dropped,
+     [](const Facts& f) -> Found {
+       const bool here = f.model.architecture.starts_with("Qwen3_5") && has_own_scales(f);
+       return here ? dropped(f, f.checkpoint->n_scales(), "") : Found{};
+     },
+     "{checkpoint}",
      "",
      {.until = {0, 33, 0}}},
     {{"C26", Error, Established,
@@ -228,7 +154,12 @@ constexpr CombinationRule kRules[] = {
       "damage: 1.0 is right wherever magnitudes stay below 448", "SGLang 0.5.19 or later",
       "sglang 0.5.8 to 0.5.18 compressed_tensors.py; sglang change 35455", Cause::ScalesNotLoaded, 9, "LG60 LG60q L08"},
      kTensors | kSglang,
-     compressed_dropped,
+     // From 0.5.19 on the scheme makes parameters for scales.
+     [](const Facts& f) -> Found {
+       const CheckpointFacts& c = *f.checkpoint;
+       return c.declaration.is_compressed_tensors() ? dropped(f, c.n_scales() - c.n_unit, " other than 1.0") : Found{};
+     },
+     "{checkpoint}",
      "",
      {.until = {0, 5, 19}}},
     {{"C25", Error, Established,
@@ -237,14 +168,19 @@ constexpr CombinationRule kRules[] = {
       "vLLM 0.18 or later, or the plug-in that comes with kvcal: --load-format kv_cache_scales",
       "vllm 0.10.2 to 0.17.1 models/qwen3_moe.py; vllm issue 25047", Cause::ScalesNotLoaded, 8},
      kTensors | kVllm,
-     fused_names_dropped,
+     [](const Facts& f) -> Found {
+       const bool moe = f.model.architecture == "Qwen3MoeForCausalLM";
+       return moe ? dropped(f, f.checkpoint->n_fused, " named .qkv_proj.k_scale or v_scale") : Found{};
+     },
+     "{checkpoint}",
      "",
      {.until = {0, 18, 0}}},
     {{"C28", Warning, Established, "the installed server has no class of its own for this architecture",
       "that it refuses the model: servers may fall back on the code of transformers, or a plug-in may bring the class",
       "a version of the server that has the class", "the registry of the installed server", Cause::None, 0},
      kCheckpoint | kKnownServer,
-     no_class},
+     no_class,
+     "{checkpoint}"},
     {{"C27", Fatal, Established,
       "this class joins its projections and looks for the scales' names there: KeyError '...qkv_proj.k_scale', and the "
       "server does not start",
@@ -252,9 +188,11 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.12.0 to 0.18.0, sglang 0.5.9 models/minimax_m2.py; vllm change 37214, sglang change 20870",
       Cause::ScalesRefused, 9, "LG36"},
      kTensors | kKnownServer,
-     joined_names_refused},
+     joined_names_refused,
+     "{checkpoint}"},
     {entry_of("V01", Established, "", kExport, "the server's own loading code, run or read", Cause::ScalesRefused, 8),
-     kCheckpoint | kKnownServer, stops_here},
+     kCheckpoint | kKnownServer, [](const Facts& f) { return first_without_plugin(f, "V01", &Finding::what); },
+     "{checkpoint}"},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads",
       "anything of other attention backends: flashinfer and fa3 multiply by none, and triton divides, too, since "
@@ -262,13 +200,17 @@ constexpr CombinationRule kRules[] = {
       "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
       "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
      kTensors | kSglang | kLatent | kMisread,
-     latent_scales_of_sglang},
+     [](const Facts& f) -> Found {
+       const size_t n = f.checkpoint->n_scales() - f.checkpoint->n_unit;
+       return {n > 0 && cache_is_quantized(f) != Trait::No, count(n, "scale") + " other than 1.0"};
+     },
+     "{checkpoint}"},
     {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors},
     {entry_of("C08", Established, "", kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262",
               Cause::ScalesInvalid, 8),
      kTensors},
     {entry_of("C10", Established, "that anything is wrong", "", "vllm 0.33.0 model_executor/models/config.py"),
-     kCheckpoint, widths_differ},
+     kCheckpoint, [](const Facts& f) { return f.model.head_widths_differ == Trait::Yes; }, "{checkpoint}"},
     {entry_of("C14", Inferred, "anything about the KV cache: these are scales of the weights' inputs",
               "quantize the weights again", "", Cause::NotTheCache, 6),
      kTensors},
@@ -278,7 +220,11 @@ constexpr CombinationRule kRules[] = {
       "that a server reads it: vLLM and SGLang do not", "remove \"cache_implementation\" from generation_config.json",
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
-     quantized_by_transformers},
+     [](const Facts& f) -> Found {
+       const CheckpointFacts& c = *f.checkpoint;
+       return {c.quantized_cache && c.largest_key_bias > 0, c.largest_key_bias_name};
+     },
+     "{checkpoint}"},
     {{"B30", Fatal, Inferred,
       "with a 16-bit type that is written out fa4 is handed the KV scales of each layer, loaded or 1.0, and asserts "
       "that "
@@ -288,10 +234,16 @@ constexpr CombinationRule kRules[] = {
       9, "W01 C18"},
      kFlags | kCheckpoint | kSglang | kPlain | kAtRequest,
      scales_of_half,
+     "{backend}",
      "fa4",
      {{0, 5, 23}, {0, 5, 24}}},
     {entry_of("C11", Established, "", "{export per tensor}", "vllm 0.33.0 v1/attention/backend.py"), kCheckpoint,
-     per_head_strategy},
+     // A server that runs with FlashAttention takes them.
+     [](const Facts& f) -> Found {
+       return {has(f, "C11") && !f.backend.starts_with("FLASH_ATTN"),
+               f.backend.empty() ? "" : "backend in the log: " + f.backend};
+     },
+     "{checkpoint}"},
     {entry_of("C12", Inferred, "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3),
      kCheckpoint},
     {entry_of("C29", Established, "", kCalibrate,
@@ -306,7 +258,11 @@ constexpr CombinationRule kRules[] = {
     {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantized", "", "",
       "vllm 0.33.0 layers/attention/attention.py"},
      kFlags | kCheckpoint | kPlain,
-     scheme_unused},
+     [](const Facts& f) {
+       const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
+       return any && f.scale_use == ScaleUse::Nowhere;
+     },
+     "{checkpoint}"},
     {entry_of("S01", Established, "", kInvalid, "vllm loads them without a warning", Cause::ScalesInvalid, 9),
      kTensors},
     {entry_of("S02", Established, "", kInvalid, "llm-compressor 1928, 2853; vllm loads them without a warning",
@@ -318,24 +274,32 @@ constexpr CombinationRule kRules[] = {
      kTensors},
     {entry_of("S06", Established, "", kExport, "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7), kTensors},
     {entry_of("S08", Established, "that they were not measured, or that they are wrong", kIsOneEnough, "modelopt 20"),
-     kTensors, unit_scales},
+     kTensors, [](const Facts& f) { return has(f, "S08") && cache_is_quantized(f) != Trait::No; }, "{checkpoint}"},
     {{"S08b", Note, Established, "all scales are 1.0, as ModelOpt writes them wherever 448 is enough",
       "that they were not measured", kIsOneEnough, "modelopt 20"},
      kTensors,
-     ones_of_modelopt},
+     [](const Facts& f) {
+       const CheckpointFacts& c = *f.checkpoint;
+       return c.n_scales() > 0 && c.n_unit == c.n_scales() && c.declaration.is_modelopt() &&
+              cache_is_quantized(f) != Trait::No;
+     },
+     "{checkpoint}"},
     {entry_of("C02", Computed, "that this breaks outputs", "{control}, or keep these layers in bf16",
               "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7),
-     kTensors, large_key_bias},
+     kTensors, [](const Facts& f) { return key_bias(f, "C02"); }, "{checkpoint}"},
     {entry_of("C03", Computed, "that this breaks outputs", kCompareAnswers, "vllm change 11906", Cause::KeyOutliers, 4),
-     kTensors, notable_key_bias},
+     kTensors, [](const Facts& f) { return has(f, "C02") ? Found{} : key_bias(f, "C03"); }, "{checkpoint}"},
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
       "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",
       Cause::KeyOutliers, 4},
      kFlags | kModel | kFp8,
-     bias_by_name},
+     [](const Facts& f) -> Found {
+       const bool measured = f.checkpoint && f.checkpoint->has_tensors;
+       return {!measured && f.model.key_bias == Trait::Yes, f.model_path};
+     }},
     {entry_of("S18", Established, "", "another --tensor-parallel-size, or {export per tensor}",
               "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),
-     kTensors | kFlags, heads_not_dealt},
+     kTensors | kFlags, heads_not_dealt, "{checkpoint}"},
     // Of these doctor knows no more than validate.
     {of_folder("N01", Cause::ScalesInvalid, 8), kTensors},
     {of_folder("S07", Cause::ScalesStale, 5), kTensors},
@@ -344,7 +308,8 @@ constexpr CombinationRule kRules[] = {
     {of_folder("S20", Cause::ScalesInvalid, 7), kTensors},
     {of_folder("S21", Cause::ScalesInvalid, 6), kTensors},
     {of_folder("C01", Cause::KeyOutliers, 6), kTensors},
-    {of_folder("C16", Cause::ScalesRefused, 7), kTensors, name_not_taken},
+    {of_folder("C16", Cause::ScalesRefused, 7), kTensors,
+     [](const Facts& f) { return first_without_plugin(f, "C16", &Finding::path); }, "{checkpoint}"},
     {of_folder("C21", Cause::None, 0), kTensors},
     {of_folder("C23", Cause::ScalesRefused, 6), kTensors},
     {entry_of("X01", Established, "that its weights are wrong", "kvcal fold ORIGINAL --stats run.kvstats -o {model}",
@@ -355,7 +320,7 @@ constexpr CombinationRule kRules[] = {
      kTensors},
     {entry_of("X03", Established, "that anything is wrong: at scale 1.0 its cache lies inside the format's range", "",
               ""),
-     kTensors, folded},
+     kTensors, folded, "{checkpoint}"},
 };
 
 }  // namespace

@@ -20,10 +20,6 @@ bool drafts(const Facts& f) {
   });
 }
 
-Found speculative(const Facts& f) {
-  return drafts(f) ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
-}
-
 /// A text member of vLLM's speculative config, JSON in a command and as Python prints it in a log; "" when it is
 /// absent.
 std::string speculative_member(const Facts& f, const char* member) {
@@ -47,12 +43,6 @@ bool is_served(const Facts& f, const std::string& model) {
   return plain(model) == plain(f.command ? f.command->model : f.model_path);
 }
 
-// The proposer names the target's layer to read from, and copies no scale.
-Found draft_reads_at_one(const Facts& f) {
-  const bool gemma = f.model.model_type.starts_with("gemma4") && draft_method(f).ends_with("mtp");
-  return gemma ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
-}
-
 // With the checkpoint's own MTP layer, not a model beside it.
 bool drafts_with_mtp(const Facts& f) {
   const std::string algorithm = f.flag_value("speculative-algorithm");
@@ -62,29 +52,6 @@ bool drafts_with_mtp(const Facts& f) {
   const std::string method = draft_method(f), model = speculative_member(f, "model");
   // Without a method vLLM goes by the model; older names are of a family: "mimo_mtp".
   return model.empty() ? method.ends_with("mtp") : is_served(f, model) && (method.empty() || method.ends_with("mtp"));
-}
-
-Found mtp_at_one(const Facts& f) {
-  const auto bare = found_by(f, "V10");
-  if (bare.empty() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
-  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare.front()->path);
-}
-
-Found mtp_stops(const Facts& f) {
-  const auto stops = found_by(f, "V11");
-  const bool here = drafts_with_mtp(f) && !stops.empty();
-  return here ? found_in_flags(f, {"speculative-config"}, stops.front()->path) : Found{};
-}
-
-// Most who have it by default have sound answers.
-Found reused_state(const Facts& f) {
-  if (f.keeps_prefixes() != Trait::Yes || !drafts(f)) return {};
-  constexpr EngineVersions kReported = {{0, 23, 0}, {0, 29, 0}};
-  Found found = found_in_flags(f, {"enable-prefix-caching", "speculative-config"});
-  const bool by_default = f.flag("enable-prefix-caching") == nullptr;
-  if (by_default) found.detail = "by default, unless told otherwise";
-  found.is_hint = by_default || (f.version && !kReported.hold(f.version));
-  return found;
 }
 
 /// Where drafted tokens were reported to fail with a cache of this type, or on hybrids with any, and to work without.
@@ -137,10 +104,7 @@ Found drafts_fail(const Facts& f) {
   });
   const auto fault = reported != kDraftFaults.end() ? reported : before;
   if (!drafts(f) || fault == kDraftFaults.end()) return {};
-  Found found = found_in_flags(f, {"speculative-config", "speculative-algorithm", "spec-method", "kv-cache-dtype"},
-                               std::string(fault->reported));
-  found.is_hint = reported == kDraftFaults.end();
-  return found;
+  return {true, std::string(fault->reported), {}, reported == kDraftFaults.end()};
 }
 
 constexpr CombinationRule kRules[] = {
@@ -149,18 +113,22 @@ constexpr CombinationRule kRules[] = {
       "that outputs are wrong: drafts are checked by the target", "serve without the draft, and compare the throughput",
       "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3, "F16"},
      kFlags | kModel | kVllm | kQuantized | kCalibrated,
-     draft_reads_at_one},
+     // The proposer names the target's layer to read from, and copies no scale.
+     [](const Facts& f) { return f.model.model_type.starts_with("gemma4") && draft_method(f).ends_with("mtp"); },
+     "speculative-config kv-cache-dtype"},
     {{"F16", Note, Reported, "with a quantized cache fewer drafted tokens are accepted",
       "that outputs change: the model verifies what is drafted", "", "vllm issues 55557, 49262"},
      kFlags | kQuantized,
-     speculative},
+     drafts,
+     "speculative-config speculative-algorithm"},
     {{"F41", Error, Reported,
       "drafted tokens were reported to fail with such options, and the same server to be right without them",
       "that this version does it",
       "serve without the draft, or with another cache type where the report is of one, and compare",
       "vllm issues 21177, 37035, 40756, 40831, 53180, sglang issue 36010", Cause::KernelDefect, 7, "F16"},
      kFlags | kKnownServer,
-     drafts_fail},
+     drafts_fail,
+     "speculative-config speculative-algorithm spec-method kv-cache-dtype"},
     {{"F33", Warning, Reported,
       "a hybrid's recurrent state with prefix caching and drafted tokens: after a cache hit answers were reported "
       "wrong, in version after version",
@@ -168,14 +136,34 @@ constexpr CombinationRule kRules[] = {
       "serve with --no-enable-prefix-caching, then without the draft, and compare the same prompts",
       "vllm issues 43559, 47194, 53505, 53912 (open)", Cause::KernelDefect, 6, "F16 W02"},
      kFlags | kVllm | kHybrid,
-     reused_state},
+     // Most who have it by default have sound answers.
+     [](const Facts& f) -> Found {
+       constexpr EngineVersions kReported = {{0, 23, 0}, {0, 29, 0}};
+       const bool by_default = f.flag("enable-prefix-caching") == nullptr;
+       return {f.keeps_prefixes() == Trait::Yes && drafts(f),
+               by_default ? "by default, unless told otherwise" : "",
+               {},
+               by_default || (f.version && !kReported.hold(f.version))};
+     },
+     "enable-prefix-caching speculative-config"},
     {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
               "kvcal calibrate {model} --mtp, then {export}",
               "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),
-     kFlags | kTensors | kKnownServer, mtp_at_one},
+     kFlags | kTensors | kKnownServer,
+     [](const Facts& f) -> Found {
+       const auto bare = found_by(f, "V10");
+       const bool here = !bare.empty() && drafts_with_mtp(f) && cache_is_quantized(f) != Trait::No;
+       return here ? Found{true, bare.front()->path} : Found{};
+     },
+     "speculative-config speculative-algorithm"},
     {entry_of("V11", Established, "", "{export to vllm}", "vllm 0.33.0 glm4_moe_mtp.py, by running it",
               Cause::ScalesRefused, 8),
-     kFlags | kTensors | kVllm, mtp_stops},
+     kFlags | kTensors | kVllm,
+     [](const Facts& f) -> Found {
+       const auto stops = found_by(f, "V11");
+       return drafts_with_mtp(f) && !stops.empty() ? Found{true, stops.front()->path} : Found{};
+     },
+     "speculative-config"},
 };
 
 }  // namespace

@@ -109,9 +109,9 @@ inline constexpr Entry kNoHopperKernel = {
 
 /// Where something was seen. `text` is one line, shortened, as found: untrusted.
 struct Evidence {
-  std::string file;  // "": no file, but what several of them say together
-  size_t line = 0;   // from 1; 0: no line
-  std::string text;
+  std::string file = "";  // "": no file, but what several of them say together
+  size_t line = 0;        // from 1; 0: no line
+  std::string text = "";
   size_t count = 1;    // times in this file
   size_t n_ranks = 0;  // ranks that printed it, where the lines say so
 };

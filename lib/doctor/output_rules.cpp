@@ -29,11 +29,6 @@ Found trouble(const Facts& f, Kind kind, bool exclamation_marks) {
   return found;
 }
 
-Found exclamation_marks(const Facts& f) { return trouble(f, Kind::OneCharacter, true); }
-Found one_character(const Facts& f) { return trouble(f, Kind::OneCharacter, false); }
-Found loop(const Facts& f) { return trouble(f, Kind::Loop, false); }
-Found soup(const Facts& f) { return trouble(f, Kind::Soup, false); }
-
 // Loops of several answers that begin at the same token. Different prompts give different texts: within a few tokens of
 // each other is chance, at the very same one is a boundary.
 Found same_onset(const Facts& f) {
@@ -80,25 +75,20 @@ Found at_the_soft_cap(const Facts& f) {
   return found;
 }
 
-Found hybrid_collapse(const Facts& f) {
-  if (!f.is(Engine::Vllm) || f.model.hybrid != Trait::Yes || f.flag("no-enable-prefix-caching") != nullptr) return {};
-  return exclamation_marks(f);
-}
-
 constexpr std::string_view kCompare = "run the same prompt at temperature 0 with {control} and nothing else changed";
 
 constexpr CombinationRule kRules[] = {
-    {kExclamationMarks, kOutput, exclamation_marks},
+    {kExclamationMarks, kOutput, [](const Facts& f) { return trouble(f, Kind::OneCharacter, true); }},
     {{"E15b", Error, Inferred, "one character repeated forever: a token other than '!'", "the cause", kCompare,
       "vllm issue 39407", Cause::None, 0},
      kOutput,
-     one_character},
+     [](const Facts& f) { return trouble(f, Kind::OneCharacter, false); }},
     {{"E16", Error, Inferred, "the output repeats itself",
       "a loss of precision: sampling settings, prompts and weights do it too, and a fixed onset points to a boundary "
       "of pages or graphs first",
       kCompare, "ik_llama.cpp 2136; vllm issues 37554, 39407", Cause::None, 0},
      kOutput,
-     loop},
+     [](const Facts& f) { return trouble(f, Kind::Loop, false); }},
     {{"E04", Warning, Inferred, "answers to different prompts begin to loop at the same token",
       "a loss of precision, which would begin anywhere: pages, windows, graphs and chunks end at fixed tokens",
       "--enforce-eager and --no-enable-prefix-caching, one after the other, with the same prompts", "ik_llama.cpp 2136",
@@ -126,13 +116,17 @@ constexpr CombinationRule kRules[] = {
       "that this is the same: its cause is not known, and an attempt with vLLM 0.28.0 did not reproduce it",
       "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
      kOutput | kModel | kKnownServer,
-     hybrid_collapse},
+     [](const Facts& f) {
+       const bool reported =
+           f.is(Engine::Vllm) && f.model.hybrid == Trait::Yes && f.flag("no-enable-prefix-caching") == nullptr;
+       return reported ? trouble(f, Kind::OneCharacter, true) : Found{};
+     }},
     {{"E12", Warning, Inferred,
       "scripts change within words, characters are invalid, or words stand twice again and again: token soup",
       "the cause; a text about writing systems, or a song, looks like it", kCompare, "vllm issues 34759, 38652",
       Cause::None, 0},
      kOutput,
-     soup},
+     [](const Facts& f) { return trouble(f, Kind::Soup, false); }},
 };
 
 }  // namespace

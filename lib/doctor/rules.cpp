@@ -99,14 +99,56 @@ Applies applies(const CombinationRule& rule, const Facts& facts) {
   return result;
 }
 
-Found found_by_rule(const CombinationRule& rule, const Facts& facts) {
-  if (rule.when != nullptr) return rule.when(facts);
-  const std::vector<const Finding*> all = found_by(facts, rule.entry.id);
+namespace {
+
+Found found_by_check(std::string_view rule, const Facts& facts) {
+  const std::vector<const Finding*> all = found_by(facts, rule);
   if (all.empty()) return {};
   const Finding& first = *all.front();
   std::string detail = all.size() == 1 ? first.path : std::to_string(all.size()) + " times, first " + first.path;
   if (!first.actual.empty()) detail += (detail.empty() ? "" : ": ") + first.actual;
-  return {true, std::move(detail), {{facts.checkpoint->path, 0, "", 1, 0}}};
+  return {true, std::move(detail), {{facts.checkpoint->path}}};
+}
+
+void add_options(const Facts& facts, std::string_view name, std::vector<Evidence>& evidence) {
+  const Flag* flag = facts.flag(name);
+  const auto is_same = [&](const Evidence& e) { return e.file == flag->from.file && e.line == flag->from.line; };
+  if (flag != nullptr && std::ranges::none_of(evidence, is_same)) evidence.push_back(flag->from);
+}
+
+void add_evidence(const Facts& f, std::string_view word, Found& found) {
+  if (word == "{checkpoint}") found.evidence.push_back({f.checkpoint->path});
+  if (word == "{scales}") found.evidence.push_back({f.scales->path});
+  if (word == "{adapter}") found.evidence.push_back({f.adapter->path});
+  if (word == "{backend}") {
+    for (const char* name : {"decode-attention-backend", "attention-backend", "dsa-decode-backend",
+                             "nsa-decode-backend", "kv-cache-dtype"})
+      add_options(f, name, found.evidence);
+    if (!f.backend.empty() && backend_flag(f) == nullptr) found.evidence.push_back(f.backend_from);
+  }
+  if (word == "{gpu}" && f.gpu) found.evidence.push_back(f.gpu_from);
+  if (!word.starts_with("{")) return add_options(f, word, found.evidence);
+  if (const auto line = f.lines.find(word.substr(1, word.size() - 2)); line != f.lines.end())
+    found.evidence.insert(found.evidence.end(), line->second.evidence.begin(), line->second.evidence.end());
+}
+
+}  // namespace
+
+Found found_by_rule(const CombinationRule& rule, const Facts& facts) {
+  const auto& [holds, finds] = rule.when;
+  Found found = holds ? Found{holds(facts)} : finds ? finds(facts) : found_by_check(rule.entry.id, facts);
+  if (!found.holds) return {};
+  for (std::string_view rest = rule.evidence; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    add_evidence(facts, word, found);
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  }
+  const bool of_gpu = has_word(rule.evidence, "{gpu}");
+  if (of_gpu && facts.gpu)
+    found.detail = facts.gpu->name + (found.detail.empty() ? "" : "; " + found.detail);
+  else if (!of_gpu && has_word(rule.evidence, "{backend}") && found.detail.empty())
+    found.detail = backend_of(facts);
+  return found;
 }
 
 bool is_refuted(const CombinationRule& rule, const Facts& facts) {
@@ -119,15 +161,8 @@ bool is_refuted(const CombinationRule& rule, const Facts& facts) {
 }
 
 Found found_in_flags(const Facts& facts, std::initializer_list<std::string_view> names, std::string detail) {
-  Found found = {true, std::move(detail), {}};
-  for (const std::string_view name : names) {
-    const Flag* flag = facts.flag(name);
-    if (flag == nullptr) continue;
-    Evidence evidence = flag->from;
-    bool known = false;
-    for (const Evidence& e : found.evidence) known |= e.file == evidence.file && e.line == evidence.line;
-    if (!known) found.evidence.push_back(std::move(evidence));
-  }
+  Found found = {true, std::move(detail)};
+  for (const std::string_view name : names) add_options(facts, name, found.evidence);
   return found;
 }
 
@@ -162,14 +197,5 @@ CachePlace place_of(const Facts& f) {
 bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 
 bool has_own_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
-
-Found found_with_backend(const Facts& f) {
-  Found found = found_in_flags(
-      f,
-      {"decode-attention-backend", "attention-backend", "dsa-decode-backend", "nsa-decode-backend", "kv-cache-dtype"},
-      backend_of(f));
-  if (!f.backend.empty() && backend_flag(f) == nullptr) found.evidence.push_back(f.backend_from);
-  return found;
-}
 
 }  // namespace kvcal

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "deployment/cache_choices.h"
@@ -49,13 +50,32 @@ struct Found {
   bool is_hint = false;  // Sign::is_hint
 };
 
+/// Whether a rule holds, with a detail or without; of neither: where a check of the folder has found what the id is of.
+struct When {
+  bool (*holds)(const Facts& facts) = nullptr;
+  Found (*finds)(const Facts& facts) = nullptr;
+
+  constexpr When() = default;
+  template <class Rule>
+  constexpr When(Rule rule) {
+    if constexpr (std::is_same_v<std::invoke_result_t<Rule, const Facts&>, bool>)
+      holds = rule;
+    else
+      finds = rule;
+  }
+};
+
 struct CombinationRule {
   Entry entry;
   unsigned needs;
-  Found (*when)(const Facts& facts) = nullptr;  // null: where a check of the folder has found what the id is of
-  std::string_view backends = "";               // words, one of which the attention backend must be
-  EngineVersions versions = {};                 // of the server
+  When when{};
+  /// Words for what is evidence where it holds: options of the command; {checkpoint}, {scales}, {adapter}, {LG2} of
+  /// log lines; {backend} and {gpu}, which the detail says, too.
+  std::string_view evidence = "";
+  std::string_view backends = "";  // words, one of which the attention backend must be
+  EngineVersions versions = {};    // of the server
 };
+inline bool always(const Facts&) { return true; }
 
 std::span<const CombinationRule> flag_rules();
 std::span<const CombinationRule> server_rules();  // backends and versions known to be bad
@@ -106,7 +126,5 @@ bool looks_broken(const Facts& facts);
 bool has_own_scales(const Facts& facts);
 /// The scale file of this model says that 1.0 does as well: what has 1.0 there is not to blame.
 bool is_one_enough(const Facts& facts);
-/// For rules: holds, with backend and cache type as evidence.
-Found found_with_backend(const Facts& facts);
 
 }  // namespace kvcal

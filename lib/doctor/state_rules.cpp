@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/word_list.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -83,12 +84,6 @@ bool may_be_default(const Facts& f, std::string_view name) {
   return flag != nullptr && flag->printed && f.is(Engine::Sglang);
 }
 
-Found ignored_type(const Facts& f) {
-  return f.state.ignored.empty() || may_be_default(f, f.state.ignored)
-             ? Found{}
-             : found_in_flags(f, {f.state.ignored}, f.model.architecture);
-}
-
 Found no_state(const Facts& f) {
   if (f.model.hybrid != Trait::No) return {};
   for (const std::string_view name : kTypeOptions)
@@ -106,78 +101,16 @@ Found random_rounding_of_others(const Facts& f) {
 
 // Both ask for the instruction of data-center Blackwell, and for none with FlashInfer.
 Found random_rounding_on_gpu(const Facts& f) {
-  if (!rounds_at_random(f) || !knows_options(f)) return {};
-  const std::string backend = f.flag_value("mamba-backend");
-  const bool blackwell = f.gpu->capability >= 100 && f.gpu->capability < 110;
-  if (!f.gpu->rocm && (blackwell || backend == "flashinfer")) return {};
-  if (!f.gpu->rocm && f.gpu->capability == 0) return {};
-  return found_in_flags(f, {"enable-mamba-cache-stochastic-rounding", "mamba-backend"}, f.gpu->name);
-}
-
-// Only selective_state_update draws: Mamba-2's in vLLM, both Mambas' in SGLang.
-Found random_rounding_unused(const Facts& f) {
-  const std::optional<LayerKind>& kind = f.model.state.kind;
-  if (!rounds_at_random(f) || !kind || kind == LayerKind::Mamba2) return {};
-  if (f.is(Engine::Sglang) && kind == LayerKind::Mamba) return {};
-  return found_in_flags(f, {"enable-mamba-cache-stochastic-rounding"}, std::string(name_of(*kind)));
-}
-
-// mamba_utils.py kda_state_dtype of 0.30.0 raises ValueError, that of 0.29.0 takes no type.
-Found half_of_delta_rule_by_channel(const Facts& f) {
-  const bool refused = f.model.state.kind == LayerKind::KimiDeltaAttention && f.before({0, 30, 0}) != Trait::Yes &&
-                       f.state.ignored.empty() && f.flag_value("mamba-ssm-cache-dtype") == "float16";
-  return refused ? found_in_flags(f, {"mamba-ssm-cache-dtype"}) : Found{};
-}
-
-Found third_type_of_mamba(const Facts& f) {
-  const StateRequest r = state_request(f);
-  const std::string computed = computed_type(r);
-  const bool third = r.kind == LayerKind::Mamba && !f.state.name.empty() && f.state.name != "float32" &&
-                     f.state.name != computed && !computed.empty();
-  return third ? found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "dtype"},
-                                "the state in " + f.state.name + ", the model in " + computed)
-               : Found{};
-}
-
-Found window_in_other_half(const Facts& f) {
-  const StateRequest r = state_request(f);
-  const bool differs = computed_type(r) == "float16" && f.state.conv == "bfloat16" && r.kind != LayerKind::Mamba;
-  return differs ? found_in_flags(f, {"dtype"}, "the model in float16, the windows in bfloat16") : Found{};
+  const bool blackwell = f.gpu->capability / 10 == 10;
+  const bool has_one = !f.gpu->rocm && (blackwell || f.flag_value("mamba-backend") == "flashinfer");
+  const bool known = f.gpu->rocm || f.gpu->capability != 0;
+  return {rounds_at_random(f) && knows_options(f) && !has_one && known, f.gpu->name};
 }
 
 std::string backend_of(const Facts& f, std::string_view option) {
   for (const std::string_view name : {option, std::string_view("linear-attn-backend")})
     if (is_given(f, name)) return f.flag_value(name);
   return "";
-}
-
-// SGLang looks at the option alone, not at config.json.
-Found flashinfer_without_bf16(const Facts& f) {
-  constexpr std::string_view kVerify = "linear-attn-verify-backend";
-  const bool decodes = backend_of(f, "linear-attn-decode-backend") == "flashinfer";
-  const bool verifies = f.flag_value(kVerify) == "flashinfer" && is_given(f, kVerify);
-  const bool stops = (decodes || verifies) && f.gpu->capability >= 100 && f.flag_value("mamba-ssm-dtype") != "bfloat16";
-  return stops ? found_in_flags(f,
-                                {"linear-attn-decode-backend", "linear-attn-backend", "linear-attn-verify-backend",
-                                 "mamba-ssm-dtype"},
-                                f.gpu->name)
-               : Found{};
-}
-
-Found flashinfer_prefill_with_bf16(const Facts& f) {
-  const bool stops = backend_of(f, "linear-attn-prefill-backend") == "flashinfer" && f.gpu->capability >= 120 &&
-                     f.state.name == "bfloat16";
-  return stops
-             ? found_in_flags(f, {"linear-attn-prefill-backend", "linear-attn-backend", "mamba-ssm-dtype"}, f.gpu->name)
-             : Found{};
-}
-
-Found drafts_verified_in_f32(const Facts& f) {
-  const bool flashinfer = backend_of(f, "linear-attn-decode-backend") == "flashinfer" ||
-                          backend_of(f, "linear-attn-prefill-backend") == "flashinfer";
-  const bool stops = f.flag("speculative-algorithm") != nullptr && flashinfer && f.state.name == "bfloat16" &&
-                     f.gpu->capability == 90 && f.flag_value("linear-attn-verify-backend") != "triton";
-  return stops ? found_in_flags(f, {"speculative-algorithm", "mamba-ssm-dtype"}, f.gpu->name) : Found{};
 }
 
 Found compressed_checkpoints_elsewhere(const Facts& f) {
@@ -192,39 +125,21 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// A block as long as the longest sequence is no block.
-Found block_size_without_caching(const Facts& f) {
-  const std::string size = f.flag_value("mamba-block-size"), longest = f.flag_value("max-model-len");
-  const bool off = f.keeps_prefixes() == Trait::No;
-  const bool set = is_given(f, "mamba-block-size") && is_number(size) && is_number(longest) && size != longest;
-  return off && set ? found_in_flags(f, {"mamba-block-size", "max-model-len", "no-enable-prefix-caching"}) : Found{};
-}
-
-Found cache_mode_unused(const Facts& f) {
-  return f.flag("mamba-cache-mode") != nullptr && f.before({0, 33, 0}) != Trait::Yes
-             ? found_in_flags(f, {"mamba-cache-mode"})
-             : Found{};
-}
-
 // The strategy that copies states aside is the default since 0.5.14, where its option got this name.
-Found mixed_chunks(const Facts& f) {
+bool mixed_chunks(const Facts& f) {
   std::string strategy = f.flag_value("mamba-radix-cache-strategy");
   if (strategy.empty()) strategy = f.flag_value("mamba-scheduler-strategy");
   const bool by_default = (strategy.empty() || strategy == "auto") && f.before({0, 5, 14}) != Trait::Yes;
   const bool copies = (by_default || strategy.starts_with("extra_buffer")) && f.flag("disable-radix-cache") == nullptr;
-  return copies && f.flag("enable-mixed-chunk") != nullptr && f.flag("speculative-algorithm") == nullptr
-             ? found_in_flags(f, {"enable-mixed-chunk", "mamba-radix-cache-strategy", "mamba-scheduler-strategy"})
-             : Found{};
+  return copies && f.flag("enable-mixed-chunk") != nullptr && f.flag("speculative-algorithm") == nullptr;
 }
 
 // ReplaySSM stores Mamba-2's state every 16th token.
 Found rounded_state(const Facts& f) {
-  const bool rounded = f.state.name == "bfloat16" || f.state.name == "float16";
   const std::optional<LayerKind>& kind = f.model.state.kind;
   const bool seldom = is_given(f, "use-replayssm") && (!kind || kind == LayerKind::Mamba2);
-  if (!rounded || seldom || kind == LayerKind::ShortConv) return {};
-  return found_in_flags(f, {"mamba-ssm-cache-dtype", "mamba-cache-dtype", "mamba-ssm-dtype"},
-                        f.state.name + ", by " + std::string(f.state.decided_by));
+  return {has_word("bfloat16 float16", f.state.name) && !seldom && kind != LayerKind::ShortConv,
+          f.state.name + ", by " + std::string(f.state.decided_by)};
 }
 
 constexpr CombinationRule kRules[] = {
@@ -246,7 +161,10 @@ constexpr CombinationRule kRules[] = {
       "", "remove it; see docs/states.md for what decides",
       "vllm 0.33.0 mamba_utils.py linear_attention_state_dtype, bailing_moe_v3.py; sglang 0.5.23 configs/lfm2.py"},
      kFlags | kHybrid | kKnownServer,
-     ignored_type},
+     [](const Facts& f) -> Found {
+       if (f.state.ignored.empty() || may_be_default(f, f.state.ignored)) return {};
+       return found_in_flags(f, {f.state.ignored}, f.model.architecture);
+     }},
     {{"RS4", Note, Established, "the model has no recurrent layers: the option has no effect", "", "remove it", ""},
      kFlags | kModel,
      no_state},
@@ -262,26 +180,44 @@ constexpr CombinationRule kRules[] = {
       "", "--mamba-backend flashinfer on NVIDIA, or remove --enable-mamba-cache-stochastic-rounding",
       "vllm 0.33.0 config/mamba.py, sglang 0.5.23 arg_groups/mamba_hook.py", Cause::FormatUnsupported, 8},
      kFlags | kAllFlags | kGpu | kKnownServer,
-     random_rounding_on_gpu},
+     random_rounding_on_gpu,
+     "enable-mamba-cache-stochastic-rounding mamba-backend"},
     {{"RS7", Warning, Established,
       "stochastic rounding is not done for this kind of layer: its state is rounded to nearest", "",
       "--enable-mamba-cache-stochastic-rounding is for Mamba models; keep the state in float32 or evaluate float16",
       "vllm 0.33.0 mamba_mixer2.py alone passes it on; sglang 0.5.23 ssu_dispatch.py"},
      kFlags | kHybrid | kKnownServer,
-     random_rounding_unused},
+     // Only selective_state_update draws: Mamba-2's in vLLM, both Mambas' in SGLang.
+     [](const Facts& f) -> Found {
+       const std::optional<LayerKind>& kind = f.model.state.kind;
+       const bool draws = kind == LayerKind::Mamba2 || (f.is(Engine::Sglang) && kind == LayerKind::Mamba);
+       return {rounds_at_random(f) && kind && !draws, kind ? std::string(name_of(*kind)) : ""};
+     },
+     "enable-mamba-cache-stochastic-rounding"},
     {{"RS8", Fatal, Established,
       "the state of a delta rule by channel is float32 or bfloat16: the server does not start", "",
       "--mamba-ssm-cache-dtype bfloat16, or without it", "vllm 0.30.0 to 0.33.0 mamba_utils.py kda_state_dtype",
       Cause::FormatUnsupported, 8},
      kFlags | kHybrid | kVllm,
-     half_of_delta_rule_by_channel},
+     // mamba_utils.py kda_state_dtype of 0.30.0 raises ValueError, that of 0.29.0 takes no type.
+     [](const Facts& f) {
+       return f.model.state.kind == LayerKind::KimiDeltaAttention && f.before({0, 30, 0}) != Trait::Yes &&
+              f.state.ignored.empty() && f.flag_value("mamba-ssm-cache-dtype") == "float16";
+     },
+     "mamba-ssm-cache-dtype"},
     {{"RS9", Error, Reported,
       "Mamba-1's kernel takes a state in float32 or in the model's own type: with another one the engine stops at the "
       "first request",
       "that this version does it: reported in August 2026; 0.33.0 does not refuse it either",
       "--mamba-ssm-cache-dtype float32", "vllm issue 53239, change 54123 (open)", Cause::FormatUnsupported, 8},
      kFlags | kHybrid | kVllm,
-     third_type_of_mamba},
+     [](const Facts& f) -> Found {
+       const std::string computed = computed_type(state_request(f)), &name = f.state.name;
+       return {f.model.state.kind == LayerKind::Mamba && !name.empty() && name != "float32" && name != computed &&
+                   !computed.empty(),
+               "the state in " + name + ", the model in " + computed};
+     },
+     "mamba-ssm-cache-dtype mamba-cache-dtype dtype"},
     {{"RS10", Error, Reported,
       "SGLang keeps the windows of convolutions in bfloat16 whatever the model computes in: in float16 it was reported "
       "to stop, in a kernel that wants both alike",
@@ -290,7 +226,12 @@ constexpr CombinationRule kRules[] = {
       "sglang changes 19785, 20217, 27792, issue 19406; sglang 0.5.23 environ.py has the same default",
       Cause::FormatUnsupported, 7},
      kFlags | kHybrid | kSglang,
-     window_in_other_half},
+     [](const Facts& f) -> Found {
+       return {computed_type(state_request(f)) == "float16" && f.state.conv == "bfloat16" &&
+                   f.model.state.kind != LayerKind::Mamba,
+               "the model in float16, the windows in bfloat16"};
+     },
+     "dtype"},
     {{"RS11", Fatal, Established,
       "FlashInfer decodes linear attention on Blackwell from a bfloat16 state alone, by option: the server does not "
       "start",
@@ -300,21 +241,40 @@ constexpr CombinationRule kRules[] = {
       "sglang 0.5.10 to 0.5.23 server_args.py, arg_groups/attention_hook.py handle_linear_attn_backend",
       Cause::FormatUnsupported, 8},
      kFlags | kAllFlags | kGpu | kSglang,
-     flashinfer_without_bf16},
+     // SGLang looks at the option alone, not at config.json.
+     [](const Facts& f) -> Found {
+       constexpr std::string_view kVerify = "linear-attn-verify-backend";
+       const bool decodes = backend_of(f, "linear-attn-decode-backend") == "flashinfer";
+       const bool verifies = f.flag_value(kVerify) == "flashinfer" && is_given(f, kVerify);
+       const bool bf16 = f.flag_value("mamba-ssm-dtype") == "bfloat16";
+       return {(decodes || verifies) && f.gpu->capability >= 100 && !bf16, f.gpu->name};
+     },
+     "linear-attn-decode-backend linear-attn-backend linear-attn-verify-backend mamba-ssm-dtype"},
     {{"RS12", Error, Reported,
       "FlashInfer's prefill of linear attention on consumer Blackwell wants a float32 state: the server stops while it "
       "warms up",
       "that this version does it: reported in August 2026", "--linear-attn-prefill-backend triton",
       "sglang issue 36532", Cause::FormatUnsupported, 7},
      kFlags | kGpu | kHybrid | kSglang,
-     flashinfer_prefill_with_bf16},
+     [](const Facts& f) -> Found {
+       const bool flashinfer = backend_of(f, "linear-attn-prefill-backend") == "flashinfer";
+       return {flashinfer && f.gpu->capability >= 120 && f.state.name == "bfloat16", f.gpu->name};
+     },
+     "linear-attn-prefill-backend linear-attn-backend mamba-ssm-dtype"},
     {{"RS13", Error, Reported,
       "on Hopper FlashInfer verifies drafted tokens from a float32 state alone: with bfloat16 the server stops while "
       "it captures graphs",
       "that this version does it: reported in August 2026", "--linear-attn-verify-backend triton (0.5.17 or later)",
       "sglang changes 34592, 36611, 36627", Cause::FormatUnsupported, 7},
      kFlags | kAllFlags | kGpu | kHybrid | kSglang,
-     drafts_verified_in_f32},
+     [](const Facts& f) -> Found {
+       const bool flashinfer = backend_of(f, "linear-attn-decode-backend") == "flashinfer" ||
+                               backend_of(f, "linear-attn-prefill-backend") == "flashinfer";
+       return {f.flag("speculative-algorithm") != nullptr && flashinfer && f.state.name == "bfloat16" &&
+                   f.gpu->capability == 90 && f.flag_value("linear-attn-verify-backend") != "triton",
+               f.gpu->name};
+     },
+     "speculative-algorithm mamba-ssm-dtype"},
     {{"RS14", Fatal, Established,
       "checkpoints of states in INT8 are for the built-in radix cache: the server does not start", "", "one of both",
       "sglang 0.5.14 to 0.5.23 server_args.py, arg_groups/mamba_hook.py handle_int8_mamba_checkpoint",
@@ -326,11 +286,20 @@ constexpr CombinationRule kRules[] = {
       "--enable-prefix-caching, or remove it", "vllm 0.11.1 to 0.33.0 config/vllm.py validate_mamba_block_size",
       Cause::FormatUnsupported, 8},
      kFlags | kAllFlags | kHybrid | kVllm,
-     block_size_without_caching},
+     // A block as long as the longest sequence is no block.
+     [](const Facts& f) {
+       const std::string size = f.flag_value("mamba-block-size"), longest = f.flag_value("max-model-len");
+       return f.keeps_prefixes() == Trait::No && is_given(f, "mamba-block-size") && is_number(size) &&
+              is_number(longest) && size != longest;
+     },
+     "mamba-block-size max-model-len no-enable-prefix-caching"},
     {{"RS16", Note, Established, "--mamba-cache-mode has no effect: it follows --enable-prefix-caching", "",
       "remove it", "vllm 0.33.0 engine/arg_utils.py; 0.32.0 still reads it"},
      kFlags | kVllm,
-     cache_mode_unused},
+     [](const Facts& f) {
+       return f.flag("mamba-cache-mode") != nullptr && f.before({0, 33, 0}) != Trait::Yes;
+     },
+     "mamba-cache-mode"},
     {{"RS17", Error, Reported,
       "mixed chunks leave checkpoints of states unwritten, and later requests go on from stale ones: exact match 0.91 "
       "to 0.85 was reported",
@@ -338,7 +307,8 @@ constexpr CombinationRule kRules[] = {
       "without --enable-mixed-chunk, or --mamba-radix-cache-strategy no_buffer", "sglang issue 39342 (open)",
       Cause::KernelDefect, 6},
      kFlags | kAllFlags | kHybrid | kSglang,
-     mixed_chunks},
+     mixed_chunks,
+     "enable-mixed-chunk mamba-radix-cache-strategy mamba-scheduler-strategy"},
     {{"RS18", Note, Inferred,
       "the recurrent state is rounded to 16 bits after each token, and its errors add up over a long answer",
       "that this output suffers from it",
@@ -346,7 +316,8 @@ constexpr CombinationRule kRules[] = {
       "(SGLang); kvcal evaluate {model} --state-dtype bf16 measures it",
       "vllm change 39032: only float32 is known to have no accuracy issues with Nemotron-H"},
      kFlags | kOutput | kHybrid | kKnownServer,
-     rounded_state},
+     rounded_state,
+     "mamba-ssm-cache-dtype mamba-cache-dtype mamba-ssm-dtype"},
 };
 
 }  // namespace
