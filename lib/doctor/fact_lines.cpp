@@ -13,66 +13,64 @@ void set_server(Facts& facts, Engine server) {
   if (facts.server == Engine::Unknown) facts.server = server;
 }
 
-// The version after the needle, over what stands between: "vLLM version: v0.17.1", "vLLM: **0.23.0**".
-void take_version(Facts& facts, std::string_view rest, Engine server, const Evidence& from) {
+// The version after the needle, over what stands between: "vLLM version: v0.17.1", "vLLM: **0.23.0**". A needle may end
+// with its beginning.
+void take_version(Facts& facts, const FactFound& f) {
+  std::string_view name = f.fact.needle;
+  for (const std::string_view end : {"0.", "v"})
+    if (name.ends_with(end)) name.remove_suffix(end.size());
+  std::string_view rest = f.line.substr(std::min(f.line.size(), f.at + name.size()));
   rest.remove_prefix(std::min(rest.find_first_not_of(" :*`="), rest.size()));
   const std::optional<EngineVersion> version = parse_version(rest);
   if (!version) return;
-  set_server(facts, server);
-  if (facts.version || facts.server != server) return;
+  set_server(facts, f.fact.server);
+  if (facts.version || facts.server != f.fact.server) return;
   facts.version = version;
-  facts.version_from = from;
+  facts.version_from = f.from;
 }
 
 /// Of a name that other things follow, too: "vLLM: 0.85 of the memory". All three numbers are there.
-template <Engine server, size_t length>
-void version_in_list(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view rest = line.substr(std::min(line.size(), at + length));
+void take_listed_version(Facts& facts, const FactFound& f) {
+  const std::string_view rest = f.line.substr(std::min(f.line.size(), f.at + f.fact.needle.size()));
   const size_t begin = std::min(rest.find_first_not_of(" :*`=v"), rest.size());
   const std::string_view number = rest.substr(begin, rest.find_first_not_of("0123456789.", begin) - begin);
-  if (std::ranges::count(number, '.') == 2 && !number.ends_with('.')) take_version(facts, rest, server, from);
-}
-
-template <Engine server, size_t length>
-void version_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  take_version(facts, line.substr(std::min(line.size(), at + length)), server, from);
+  if (std::ranges::count(number, '.') == 2 && !number.ends_with('.')) take_version(facts, f);
 }
 
 // "vllm 0.15.0", as pip lists it, or conda, "... pypi_0 pypi": nothing else stands in the line.
-template <Engine server, size_t length>
-void version_of_package(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const size_t end = std::min(line.find(' ', at + length), line.size());
-  if (at == 0 && (end == line.size() || line.substr(end).starts_with(" pypi_0")))
-    version_in_list<server, length>(facts, line, at, from);
+void take_package_version(Facts& facts, const FactFound& f) {
+  const size_t end = std::min(f.line.find(' ', f.at + f.fact.needle.size()), f.line.size());
+  if (f.at == 0 && (end == f.line.size() || f.line.substr(end).starts_with(" pypi_0"))) take_listed_version(facts, f);
 }
 
 // "image: vllm/vllm-openai:v0.27.1" of a manifest or of what describes a pod, "docker image `..."; not what prose
 // compares with.
-template <Engine server, size_t length>
-void version_of_image(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  std::string_view before = line.substr(0, at);
+void take_image_version(Facts& facts, const FactFound& f) {
+  std::string_view before = f.line.substr(0, f.at);
   const bool named = before.find("mage:") != before.npos;
   while (before.ends_with(' ') || before.ends_with('`') || before.ends_with('"')) before.remove_suffix(1);
-  if (named || before.ends_with("mage")) version_after<server, length>(facts, line, at, from);
+  if (named || before.ends_with("mage")) take_version(facts, f);
 }
 
 void set_flag(Facts& facts, const std::string& name, const std::string& value, const Evidence& from) {
   facts.flags.emplace(name, Flag{value, from});
 }
 
-void take_command(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const size_t begin = line.rfind('\n', at);
+void take_command(Facts& facts, const FactFound& f) {
+  const size_t begin = f.line.rfind('\n', f.at);
   const std::optional<ServeCommand> command =
-      find_serve_command(line.substr(begin == std::string_view::npos ? 0 : begin + 1));
+      find_serve_command(f.line.substr(begin == std::string_view::npos ? 0 : begin + 1));
   if (!command || command->words.size() < 2) return;
   facts.has_started = false;
-  take_logged(facts, *command, from);
+  take_logged(facts, *command, f.from);
 }
 
 bool is_of_name(char c) { return is_letter_or_digit(c) || c == '_'; }
 
 // Options that a server prints as a Python object or dictionary: name=value, 'name': value. Members of values, too.
-void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
+void take_printed(Facts& facts, const FactFound& f) {
+  set_server(facts, f.fact.server);
+  const std::string_view text = f.line.substr(f.at);
   constexpr size_t kMostOptions = 1024;  // of SGLang's there are 400
   size_t n_options = 0;
   for (size_t at = 0, end = 0; at < text.size() && n_options < kMostOptions; at = end + 1) {
@@ -86,25 +84,15 @@ void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
       facts.model_path = *value;
     constexpr std::string_view kTorch = "torch.";  // "dtype=torch.bfloat16"
     const std::string bare = value->starts_with(kTorch) ? value->substr(kTorch.size()) : *value;
-    facts.flags.emplace(flag_name(name), Flag{bare == "True" ? "" : bare, from, true});
+    facts.flags.emplace(flag_name(name), Flag{bare == "True" ? "" : bare, f.from, true});
   }
-  facts.flags.emplace("", Flag{"", from});  // the options are known, even where all have their defaults
-}
-
-void take_vllm_arguments(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_server(facts, Engine::Vllm);
-  take_printed(facts, line.substr(at), from);
-}
-
-void take_sglang_arguments(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_server(facts, Engine::Sglang);
-  take_printed(facts, line.substr(at), from);
+  facts.flags.emplace("", Flag{"", f.from});  // the options are known, even where all have their defaults
 }
 
 // "--kv-cache-dtype fp8" in a list of arguments: a line that begins with the option, quotes and dashes aside.
-void take_listed_option(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  if (line.substr(0, at).find_first_not_of(" -'\"[,") != std::string_view::npos) return;
-  std::string_view rest = line.substr(at);
+void take_listed_option(Facts& facts, const FactFound& f) {
+  if (f.line.substr(0, f.at).find_first_not_of(" -'\"[,") != std::string_view::npos) return;
+  std::string_view rest = f.line.substr(f.at);
   const size_t end = rest.find_first_of(" =,'\"");
   const std::string name = flag_name(rest.substr(0, end));
   rest.remove_prefix(std::min(rest.size(), end));
@@ -112,63 +100,37 @@ void take_listed_option(Facts& facts, std::string_view line, size_t at, const Ev
   std::string_view word = value == std::string_view::npos ? std::string_view() : rest.substr(value);
   word = word.substr(0, word.find_first_of(" ,'\"]"));
   if (word.starts_with("-")) word = {};
-  set_flag(facts, name, std::string(word), from);
+  set_flag(facts, name, std::string(word), f.from);
 }
 
-/// From behind `begin`, which stands at or after `at`, to one of `ends`; "" where it is not there.
-std::string_view word_behind(std::string_view line, size_t at, std::string_view begin, std::string_view ends) {
-  const size_t found = line.find(begin, at);
-  if (found == line.npos) return "";
-  const std::string_view rest = line.substr(found + begin.size());
-  return rest.substr(0, rest.find_first_of(ends));
+constexpr std::string_view kUsing = "Using ";  // in front of the needle
+
+/// From behind `begin`, which stands at or after the needle, to one of `ends`; "" where it is not there.
+std::string_view word_of(const FactFound& f) {
+  const size_t found = f.line.find(f.fact.begin, f.fact.begin == kUsing ? f.line.rfind(kUsing, f.at) : f.at);
+  if (found == f.line.npos) return "";
+  const std::string_view rest = f.line.substr(found + f.fact.begin.size());
+  return rest.substr(0, rest.find_first_of(f.fact.ends));
 }
 
-/// The word behind "Using " in front of what was found.
-std::string_view used(std::string_view line, size_t at) {
-  return word_behind(line, line.rfind("Using ", at), "Using ", " ");
-}
-
-void set_backend(Facts& facts, std::string_view name, const Evidence& from) {
+void take_backend(Facts& facts, const FactFound& f) {
+  set_server(facts, f.fact.server);
+  const std::string_view name = word_of(f);
   if (!facts.backend.empty() || name.empty()) return;
   facts.backend = name;
-  facts.backend_from = from;
+  facts.backend_from = f.from;
 }
 
-void backend_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_backend(facts, word_behind(line, at, ".", ". ,:"), from);
+void take_sparse_backend(Facts& facts, const FactFound& f) {
+  if (const std::string_view name = word_of(f); !name.empty())
+    set_flag(facts, "dsa-decode-backend", std::string(name), f.from);
 }
 
-// "Using FLASHMLA attention backend out of potential backends"
-void backend_before(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_backend(facts, used(line, at), from);
-}
-
-// "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm."
-void backend_of_sparse(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  if (const std::string_view name = word_behind(line, at, "decode=", ".,; "); !name.empty())
-    set_flag(facts, "dsa-decode-backend", std::string(name), from);
-}
-
-// "Setting KV cache dtype to fp8_e4m3 for DeepSeek DSA on SM10 device."
-void chosen_type_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  facts.take_logged_type(word_behind(line, at, " to ", " "));
-}
-
-// "Attention backend not specified. Use trtllm_mha backend by default."
-void backend_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_server(facts, Engine::Sglang);
-  set_backend(facts, word_behind(line, at, "Use ", " "), from);
-}
-
-void dtype_of_vllm(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  if (used(line, at).empty()) return;
-  facts.take_logged_type(used(line, at));
-  set_server(facts, Engine::Vllm);
-}
-
-void dtype_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
-  facts.take_logged_type(word_behind(line, at, ": ", " ,"));
-  set_server(facts, Engine::Sglang);
+void take_type(Facts& facts, const FactFound& f) {
+  const std::string_view type = word_of(f);
+  if (f.fact.begin == kUsing && type.empty()) return;
+  facts.take_logged_type(type);
+  set_server(facts, f.fact.server);
 }
 
 void set_gpu(Facts& facts, const std::optional<Gpu>& gpu, const Evidence& from) {
@@ -177,48 +139,30 @@ void set_gpu(Facts& facts, const std::optional<Gpu>& gpu, const Evidence& from) 
   facts.gpu_from = from;
 }
 
-// "...,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8.json": names of kernel settings that were not found.
-void take_gpu(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_gpu(facts, parse_gpu(word_behind(line, at, "=", ",. ")), from);
-}
+void take_gpu(Facts& facts, const FactFound& f) { set_gpu(facts, parse_gpu(word_of(f)), f.from); }
 
 // "GPU 0: NVIDIA H100 80GB HBM3", "GPU 0,1: NVIDIA A100 (Compute Capability: 8.0)", "GPU: 8x AMD Instinct MI300X" of a
 // list: nothing that prose says stands in front.
-void gpu_in_list(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  if (line.substr(0, at).find_first_not_of(" -*|>`") != line.npos) return;
-  const std::string_view name = word_behind(line, at, ": ", ",;|");
-  set_gpu(facts, parse_gpu(name.substr(0, name.find(" (UUID"))), from);
+void take_listed_gpu(Facts& facts, const FactFound& f) {
+  if (f.line.substr(0, f.at).find_first_not_of(" -*|>`") != f.line.npos) return;
+  const std::string_view name = word_of(f);
+  set_gpu(facts, parse_gpu(name.substr(0, name.find(" (UUID"))), f.from);
 }
 
 // "| 0 NVIDIA H100 80GB HBM3 On | 00000000:18:00.0 Off |", a row of nvidia-smi.
-void gpu_in_row(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view name = word_behind(line, at, "| 0 ", "|");
-  set_gpu(facts, parse_gpu(name.substr(0, std::min(name.find(" On"), name.find(" Off")))), from);
+void take_gpu_of_row(Facts& facts, const FactFound& f) {
+  const std::string_view name = word_of(f);
+  set_gpu(facts, parse_gpu(name.substr(0, std::min(name.find(" On"), name.find(" Off")))), f.from);
 }
 
-// "Your device 'Tesla V100-DGXS-32GB' (with compute capability 7.0) doesn't support torch.bfloat16."
-void gpu_in_quotes(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  set_gpu(facts, parse_gpu(word_behind(line, at, "'", "'")), from);
-}
-
-// "Automatically detected platform xpu."
-void takes_platform(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view name = word_behind(line, at, "platform ", " .,");
-  if (name == "rocm") set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, from);
+void take_platform(Facts& facts, const FactFound& f) {
+  const std::string_view name = word_of(f);
+  if (name == "rocm") set_gpu(facts, Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""}, f.from);
   facts.platform = name;
 }
 
-// "Intel GPU : Intel(R) Arc(TM) Pro B70 Graphics", as reports list it: beside another GPU, too.
-void names_intel(Facts& facts, std::string_view, size_t, const Evidence&) {
-  if (!facts.gpu && facts.platform.empty()) facts.platform = "xpu";
-}
-
-void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
-
-void names_ascend(Facts& facts, std::string_view, size_t, const Evidence&) { facts.of_ascend = true; }
-
 // What an earlier start came to says nothing of this one, which may have other options.
-void begins_start(Facts& facts, std::string_view, size_t, const Evidence&) {
+void begins_start(Facts& facts, const FactFound&) {
   facts.has_started = false;
   facts.exception.clear();
 }
@@ -231,7 +175,7 @@ bool begins_message(std::string_view before) {
 
 // "(EngineCore pid=7) ERROR 07-15 [core.py:1104] ValueError: No valid attention backend found": not one that was
 // handled, that a client caused, or that another process reports of this one.
-void ends_traceback(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+void ends_traceback(Facts& facts, const FactFound& f) {
   constexpr std::array kOthers = {"See root cause above",
                                   "Engine core initialization failed",
                                   "EngineDeadError",
@@ -252,51 +196,47 @@ void ends_traceback(Facts& facts, std::string_view line, size_t at, const Eviden
                                   "KeyboardInterrupt",
                                   "WARNING",
                                   "INFO"};
-  size_t begin = at;
+  const std::string_view line = f.line;
+  size_t begin = f.at;
   while (begin > 0 && (is_of_name(line[begin - 1]) || line[begin - 1] == '.')) --begin;
   const bool other = std::ranges::any_of(kOthers, [&](const char* o) { return line.find(o) != line.npos; });
-  if (other || begin == at || line[begin] < 'A' || !begins_message(line.substr(0, begin))) return;
+  if (other || begin == f.at || line[begin] < 'A' || !begins_message(line.substr(0, begin))) return;
   constexpr size_t kMost = 300;
   facts.exception = line.substr(begin, kMost);
-  facts.exception_from = from;
+  facts.exception_from = f.from;
 }
 
 // "AssertionError" without a message, which ends a line.
-void ends_bare(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
-  const std::string_view name = line.substr(at);
-  if ((name != "AssertionError" && name != "NotImplementedError") || !begins_message(line.substr(0, at))) return;
-  facts.exception = name;
-  facts.exception_from = from;
+void ends_bare(Facts& facts, const FactFound& f) {
+  if (f.line.substr(f.at) != f.fact.needle || !begins_message(f.line.substr(0, f.at))) return;
+  facts.exception = f.fact.needle;
+  facts.exception_from = f.from;
 }
 
-// What was thrown until then was handled.
-void says_started(Facts& facts, std::string_view, size_t, const Evidence&) {
-  facts.has_started = true;
-  facts.exception.clear();
-}
+void says_failed(Facts& facts, const FactFound&) { facts.start_failed = true; }
 
-void says_failed(Facts& facts, std::string_view, size_t, const Evidence&) { facts.start_failed = true; }
+constexpr Engine kAny = Engine::Unknown, kVllm = Engine::Vllm, kSglang = Engine::Sglang;
 
 constexpr std::array kFacts = {
-    FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
-    FactLine{"vLLM server version", version_after<Engine::Vllm, 19>},
-    FactLine{"vLLM version", version_after<Engine::Vllm, 12>},
-    FactLine{"vLLM Version", version_after<Engine::Vllm, 12>},
-    FactLine{"vllm version", version_after<Engine::Vllm, 12>},
-    FactLine{"LLM engine (v", version_after<Engine::Vllm, 12>},
-    FactLine{"█ version ", version_after<Engine::Vllm, 12>},
-    FactLine{"vLLM 0.", version_after<Engine::Vllm, 5>},
-    FactLine{"vLLM v0.", version_after<Engine::Vllm, 5>},
-    FactLine{"vLLM:", version_in_list<Engine::Vllm, 5>},
-    FactLine{"SGLang:", version_in_list<Engine::Sglang, 7>},
-    FactLine{"vllm==", version_after<Engine::Vllm, 6>},
-    FactLine{"vllm ", version_of_package<Engine::Vllm, 5>},
-    FactLine{"sglang ", version_of_package<Engine::Sglang, 7>},
-    FactLine{"sglang==", version_after<Engine::Sglang, 8>},
-    FactLine{"sglang: 0.", version_after<Engine::Sglang, 7>},
-    FactLine{"SGLang version", version_after<Engine::Sglang, 14>},
-    FactLine{"SGLang v0.", version_after<Engine::Sglang, 7>},
-    FactLine{"sglang v0.", version_after<Engine::Sglang, 7>},
+    FactLine{"vLLM API server version", take_version, kVllm},
+    FactLine{"vLLM server version", take_version, kVllm},
+    FactLine{"vLLM version", take_version, kVllm},
+    FactLine{"vLLM Version", take_version, kVllm},
+    FactLine{"vllm version", take_version, kVllm},
+    FactLine{"LLM engine (v", take_version, kVllm},
+    FactLine{"█ version ", take_version, kVllm},
+    FactLine{"vLLM 0.", take_version, kVllm},
+    FactLine{"vLLM v0.", take_version, kVllm},
+    FactLine{"vLLM:", take_listed_version, kVllm},
+    FactLine{"SGLang:", take_listed_version, kSglang},
+    FactLine{"vllm==", take_version, kVllm},
+    FactLine{"vllm ", take_package_version, kVllm},
+    FactLine{"sglang ", take_package_version, kSglang},
+    FactLine{"sglang==", take_version, kSglang},
+    FactLine{"sglang: 0.", take_version, kSglang},
+    FactLine{"SGLang version", take_version, kSglang},
+    FactLine{"SGLang v0.", take_version, kSglang},
+    FactLine{"sglang v0.", take_version, kSglang},
     FactLine{"docker run ", take_command},
     FactLine{"podman run ", take_command},
     FactLine{"nerdctl run ", take_command},
@@ -306,26 +246,32 @@ constexpr std::array kFacts = {
     FactLine{"LLM(", take_command},
     FactLine{"sgl.Engine(", take_command},
     FactLine{"sglang.Engine(", take_command},
-    FactLine{"vllm/vllm-openai:", version_of_image<Engine::Vllm, 17>},
-    FactLine{"lmsysorg/sglang:", version_of_image<Engine::Sglang, 16>},
-    FactLine{"non-default args:", take_vllm_arguments},
-    FactLine{"LLM engine (v", take_vllm_arguments},
-    FactLine{"server_args=", take_sglang_arguments},
+    FactLine{"vllm/vllm-openai:", take_image_version, kVllm},
+    FactLine{"lmsysorg/sglang:", take_image_version, kSglang},
+    FactLine{"non-default args:", take_printed, kVllm},
+    FactLine{"LLM engine (v", take_printed, kVllm},
+    FactLine{"server_args=", take_printed, kSglang},
     FactLine{"--kv-cache-dtype", take_listed_option},
     FactLine{"--calculate-kv-scales", take_listed_option},
     FactLine{"--quantization-param-path", take_listed_option},
-    FactLine{"Using AttentionBackendEnum.", backend_after},
-    FactLine{"Attention backend not specified. Use ", backend_of_sglang},
-    FactLine{"Set DSA backends for", backend_of_sparse},
-    FactLine{"Set NSA backends for", backend_of_sparse},
-    FactLine{"Setting KV cache dtype to ", chosen_type_of_sglang},
-    FactLine{" attention backend out of potential backends", backend_before},
-    FactLine{"data type to store kv cache", dtype_of_vllm},
-    FactLine{"Using KV cache dtype:", dtype_of_sglang},
-    FactLine{"Load weight begin. avail mem=", names_sglang},
+    FactLine{"Using AttentionBackendEnum.", take_backend, kAny, ".", ". ,:"},
+    FactLine{"Attention backend not specified. Use ", take_backend, kSglang, "Use ", " "},
+    // "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm."
+    FactLine{"Set DSA backends for", take_sparse_backend, kAny, "decode=", ".,; "},
+    FactLine{"Set NSA backends for", take_sparse_backend, kAny, "decode=", ".,; "},
+    // "Setting KV cache dtype to fp8_e4m3 for DeepSeek DSA on SM10 device."
+    FactLine{"Setting KV cache dtype to ", take_type, kAny, " to ", " "},
+    FactLine{" attention backend out of potential backends", take_backend, kAny, kUsing, " "},
+    FactLine{"data type to store kv cache", take_type, kVllm, kUsing, " "},
+    FactLine{"Using KV cache dtype:", take_type, kSglang, ": ", " ,"},
+    FactLine{"Load weight begin. avail mem=", [](Facts& facts, const FactFound&) { set_server(facts, kSglang); }},
     FactLine{"vLLM API server version", begins_start},
     FactLine{"server_args=", begins_start},
-    FactLine{"Application startup complete", says_started},
+    FactLine{"Application startup complete",
+             [](Facts& facts, const FactFound&) {
+               facts.has_started = true;
+               facts.exception.clear();  // what was thrown until then was handled
+             }},
     FactLine{"Application startup failed", says_failed},
     FactLine{"EngineCore failed to start", says_failed},
     FactLine{"Engine core initialization failed", says_failed},
@@ -336,17 +282,23 @@ constexpr std::array kFacts = {
     FactLine{"NotImplementedError", ends_bare},
     FactLine{"Error: ", ends_traceback},
     FactLine{"Exception: ", ends_traceback},
-    FactLine{"device_name=", take_gpu},
-    FactLine{"GPU 0: ", gpu_in_list},
-    FactLine{"GPU 0,", gpu_in_list},
-    FactLine{"GPU: ", gpu_in_list},
-    FactLine{"GPU**: ", gpu_in_list},
-    FactLine{"GPUs: ", gpu_in_list},
-    FactLine{"| 0 NVIDIA ", gpu_in_row},
-    FactLine{"Your device '", gpu_in_quotes},
-    FactLine{"Automatically detected platform ", takes_platform},
-    FactLine{"Intel(R) Arc(TM) ", names_intel},
-    FactLine{"Platform plugin ascend is activated", names_ascend},
+    // "...,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8.json": names of kernel settings that were not found.
+    FactLine{"device_name=", take_gpu, kAny, "=", ",. "},
+    FactLine{"GPU 0: ", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPU 0,", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPU: ", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPU**: ", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPUs: ", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"| 0 NVIDIA ", take_gpu_of_row, kAny, "| 0 ", "|"},
+    // "Your device 'Tesla V100-DGXS-32GB' (with compute capability 7.0) doesn't support torch.bfloat16."
+    FactLine{"Your device '", take_gpu, kAny, "'", "'"},
+    FactLine{"Automatically detected platform ", take_platform, kAny, "platform ", " .,"},
+    // "Intel GPU : Intel(R) Arc(TM) Pro B70 Graphics", as reports list it: beside another GPU, too.
+    FactLine{"Intel(R) Arc(TM) ",
+             [](Facts& facts, const FactFound&) {
+               if (!facts.gpu && facts.platform.empty()) facts.platform = "xpu";
+             }},
+    FactLine{"Platform plugin ascend is activated", [](Facts& facts, const FactFound&) { facts.of_ascend = true; }},
 };
 
 }  // namespace

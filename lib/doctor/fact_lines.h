@@ -8,10 +8,20 @@
 
 namespace kvcal {
 
+struct FactFound;
 struct FactLine {
   std::string_view needle;
-  /// `line` is the whole line; `at` is where its needle begins.
-  void (*take)(Facts& facts, std::string_view line, size_t at, const Evidence& from);
+  void (*take)(Facts& facts, const FactFound& found);
+  Engine server = Engine::Unknown;         // that prints it
+  std::string_view begin = "", ends = "";  // of the word that is taken
+};
+
+/// The whole line, and where the needle begins in it.
+struct FactFound {
+  const FactLine& fact;
+  std::string_view line;
+  size_t at;
+  const Evidence& from;
 };
 
 std::span<const FactLine> fact_lines();

@@ -97,7 +97,7 @@ void LogReader::take(const FoundLine& line) {
     const size_t at = line.text.find(needles().texts[needle]);
     if (at == std::string_view::npos) continue;  // broken within a word: known to be there, not to be taken apart
     const FactLine& fact = fact_lines()[needle - needles().lines.size()];
-    fact.take(facts_, line.text, at, {file_, line.number, excerpt(line.text, at)});
+    fact.take(facts_, {fact, line.text, at, {file_, line.number, excerpt(line.text, at)}});
   }
 }
 
