@@ -11,49 +11,36 @@
 namespace kvcal {
 namespace {
 
-/// `absent` is the last version that was looked at and lacks the type, `since` the first that has it; `last` the last
+/// `absent` is the last version that was looked at and lacks the types, `since` the first that has it; `last` the last
 /// that has it, `gone` the first that lacks it again. Zero: none.
 struct Choice {
   Engine server;
-  std::string_view type;
+  std::string_view types;
   EngineVersion absent{}, since{}, last{}, gone{};
 };
 
 // config.py, later config/cache.py, of vLLM 0.8.5 to 0.33.0 (every minor version since 0.11); server_args.py, later
 // arg_groups/fields/model.py, of SGLang 0.5.8 to 0.5.23.
 constexpr std::array kChoices = {
-    Choice{Engine::Vllm, "auto"},
-    Choice{Engine::Vllm, "fp8"},
-    Choice{Engine::Vllm, "fp8_e4m3"},
-    Choice{Engine::Vllm, "fp8_e5m2"},
+    Choice{Engine::Vllm, "auto fp8 fp8_e4m3 fp8_e5m2"},
     Choice{Engine::Vllm, "fp8_inc", {0, 9, 2}, {0, 10, 2}},
     // See refuses_choice().
     Choice{Engine::Vllm, "bfloat16", {0, 10, 2}, {0, 11, 0}, {0, 11, 0}, {0, 12, 0}},
     Choice{Engine::Vllm, "bfloat16", {0, 14, 1}, {0, 15, 0}},
     Choice{Engine::Vllm, "fp8_ds_mla", {0, 11, 0}, {0, 12, 0}},
     Choice{Engine::Vllm, "float16", {0, 17, 0}, {0, 18, 0}},
-    Choice{Engine::Vllm, "turboquant_k8v4", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "turboquant_4bit_nc", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "turboquant_k3v4_nc", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "turboquant_3bit_nc", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "int8_per_token_head", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "fp8_per_token_head", {0, 19, 0}, {0, 20, 0}},
-    Choice{Engine::Vllm, "nvfp4", {0, 19, 0}, {0, 20, 0}},
+    Choice{Engine::Vllm,
+           "turboquant_k8v4 turboquant_4bit_nc turboquant_k3v4_nc turboquant_3bit_nc int8_per_token_head "
+           "fp8_per_token_head nvfp4",
+           {0, 19, 0},
+           {0, 20, 0}},
     Choice{Engine::Vllm, "int4_per_token_head", {0, 24, 0}, {0, 25, 1}},
     Choice{Engine::Vllm, "nvfp4_4over6", {0, 27, 1}, {0, 28, 0}},
     Choice{Engine::Vllm, "nvfp4_ds_mla", {0, 29, 0}, {0, 30, 0}},
     Choice{Engine::Vllm, "ultraquant_4bit", {0, 31, 0}, {0, 32, 0}},
-    Choice{Engine::Vllm, "octave_k3v4", {0, 32, 0}, {0, 33, 0}},
-    Choice{Engine::Vllm, "octave_k3v3", {0, 32, 0}, {0, 33, 0}},
-    Choice{Engine::Vllm, "octave_k3v3_compact", {0, 32, 0}, {0, 33, 0}},
-    Choice{Engine::Sglang, "auto"},
-    Choice{Engine::Sglang, "fp8_e4m3"},
-    Choice{Engine::Sglang, "fp8_e5m2"},
-    Choice{Engine::Sglang, "bf16"},
-    Choice{Engine::Sglang, "bfloat16"},
-    Choice{Engine::Sglang, "mxfp8", {0, 5, 15}, {0, 5, 16}},
-    Choice{Engine::Sglang, "nvfp4", {0, 5, 15}, {0, 5, 16}},
-    Choice{Engine::Sglang, "fp4_mx_block16", {0, 5, 15}, {0, 5, 16}},
+    Choice{Engine::Vllm, "octave_k3v4 octave_k3v3 octave_k3v3_compact", {0, 32, 0}, {0, 33, 0}},
+    Choice{Engine::Sglang, "auto fp8_e4m3 fp8_e5m2 bf16 bfloat16"},
+    Choice{Engine::Sglang, "mxfp8 nvfp4 fp4_mx_block16", {0, 5, 15}, {0, 5, 16}},
     Choice{Engine::Sglang, "fp4_e2m1", {}, {}, {0, 5, 20}, {0, 5, 22}},
 };
 
@@ -210,13 +197,14 @@ Trait has_cache_type(Engine server, const std::optional<EngineVersion>& version,
   if ((version && *version < oldest_of(server)) || is_newer_than_known(server, version)) return Trait::Unknown;
   Trait any = Trait::No;
   for (const Choice& c : kChoices)
-    if (c.server == server && c.type == type && any != Trait::Yes)
+    if (c.server == server && has_word(c.types, type) && any != Trait::Yes)
       if (const Trait here = has(c, version); here != Trait::No) any = here;
   return any;
 }
 
 bool is_quantized_choice(std::string_view type) {
-  return is_quantized_type(type) && std::ranges::find(kChoices, type, &Choice::type) != kChoices.end();
+  return is_quantized_type(type) &&
+         std::ranges::any_of(kChoices, [&](const Choice& c) { return has_word(c.types, type); });
 }
 
 // Every attention backend of these versions does.

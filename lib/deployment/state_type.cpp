@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
 #include "base/json_text.h"
+#include "base/word_list.h"
 
 namespace kvcal {
 namespace {
@@ -40,44 +40,25 @@ constexpr std::array kSpecial = {
 };
 
 /// Classes of delta rules by channel that take no option for their state. vLLM 0.33.0 bailing_moe_v3.py, alice_ai.py.
-constexpr std::array<std::string_view, 2> kDeaf = {"BailingMoeV3", "AliceAI"};
+constexpr std::string_view kDeaf = "BailingMoeV3 AliceAI";
 
 /// SGLang reads mamba_ssm_dtype of these. 0.5.23 configs: calls of mamba2_state_dtype(self).
-constexpr std::array<std::string_view, 7> kReadsConfig = {"Qwen3Next", "Qwen3_5",     "Qwen4Exp", "NemotronH",
-                                                          "FalconH1",  "JetNemotron", "Lfm2"};
+constexpr std::string_view kReadsConfig = "Qwen3Next Qwen3_5 Qwen4Exp NemotronH FalconH1 JetNemotron Lfm2";
 
 /// SGLang copies states of these aside while it decodes. 0.5.23 arg_groups/overrides.py.
-constexpr std::array<std::string_view, 13> kExtraBuffer = {
-    "KimiLinear", "KimiK3",   "Qwen3_5",          "Qwen3Next", "Qwen4Exp",  "InternS2", "MiniCPMV4_",
-    "Bailing",    "FalconH1", "GraniteMoeHybrid", "Glm5Next",  "NemotronH", "Inkling"};
+constexpr std::string_view kExtraBuffer =
+    "KimiLinear KimiK3 Qwen3_5 Qwen3Next Qwen4Exp InternS2 MiniCPMV4_ Bailing FalconH1 GraniteMoeHybrid Glm5Next "
+    "NemotronH Inkling";
 
 /// Kinds of recurrent layers by class, of those that servers have: the program itself does not read all of them.
-constexpr std::array<std::pair<std::string_view, LayerKind>, 20> kKinds = {{
-    {"Qwen3_5", LayerKind::GatedDeltaNet},
-    {"Qwen3Next", LayerKind::GatedDeltaNet},
-    {"Qwen4Exp", LayerKind::GatedDeltaNet},
-    {"OlmoHybrid", LayerKind::GatedDeltaNet},
-    {"KimiLinear", LayerKind::KimiDeltaAttention},
-    {"KimiK3", LayerKind::KimiDeltaAttention},
-    {"Glm5Next", LayerKind::KimiDeltaAttention},
-    {"BailingMoeV3", LayerKind::KimiDeltaAttention},
-    {"AliceAI", LayerKind::KimiDeltaAttention},
-    {"BailingMoeV2_5", LayerKind::LightningAttention},
-    {"MiniMaxM1", LayerKind::LightningAttention},
-    {"MiniMaxText01", LayerKind::LightningAttention},
-    {"NemotronH", LayerKind::Mamba2},
-    {"GraniteMoeHybrid", LayerKind::Mamba2},
-    {"FalconH1", LayerKind::Mamba2},
-    {"Zamba2", LayerKind::Mamba2},
-    {"Mamba2", LayerKind::Mamba2},
-    {"Jamba", LayerKind::Mamba},
-    {"FalconMamba", LayerKind::Mamba},
+constexpr std::array<std::pair<std::string_view, LayerKind>, 6> kKinds = {{
+    {"Qwen3_5 Qwen3Next Qwen4Exp OlmoHybrid", LayerKind::GatedDeltaNet},
+    {"KimiLinear KimiK3 Glm5Next BailingMoeV3 AliceAI", LayerKind::KimiDeltaAttention},
+    {"BailingMoeV2_5 MiniMaxM1 MiniMaxText01", LayerKind::LightningAttention},
+    {"NemotronH GraniteMoeHybrid FalconH1 Zamba2 Mamba2", LayerKind::Mamba2},
+    {"Jamba FalconMamba", LayerKind::Mamba},
     {"Lfm2", LayerKind::ShortConv},
 }};
-
-bool begins_with_one_of(std::string_view name, std::span<const std::string_view> beginnings) {
-  return std::ranges::any_of(beginnings, [&](std::string_view b) { return name.starts_with(b); });
-}
 
 bool is_given(const std::string& type) { return !type.empty() && type != "auto"; }
 
@@ -107,7 +88,7 @@ ServedState in_vllm(const StateRequest& r) {
     return type;
   }
   if (r.kind == LayerKind::KimiDeltaAttention) {
-    const bool deaf = before(r.version, {0, 30, 0}) || begins_with_one_of(r.architecture, kDeaf);
+    const bool deaf = before(r.version, {0, 30, 0}) || begins_with_word(kDeaf, r.architecture);
     if (asked && deaf) type.ignored = option;
     const bool obeyed = asked && !deaf;
     return {obeyed ? r.asked : "float32", type.conv, obeyed ? "option" : "default", type.ignored, ""};
@@ -129,7 +110,7 @@ ServedState in_sglang(const StateRequest& r) {
     type.name = type.conv;
     return type;
   }
-  const bool reads = begins_with_one_of(r.architecture, kReadsConfig) && !before(r.version, {0, 5, 9});
+  const bool reads = begins_with_word(kReadsConfig, r.architecture) && !before(r.version, {0, 5, 9});
   for (const auto& [name, by] : {std::pair{r.asked, "option"}, std::pair{r.variable, "environment"},
                                  std::pair{reads ? r.declared : std::string(), "config.json"}})
     if (is_given(name)) return {name, type.conv, by};
@@ -162,8 +143,8 @@ void take_config(const Json& config, StateRequest& request) {
   if (request.weights_type.empty()) request.weights_type = "float32";  // what servers assume
   const Json& classes = list_at(config, "architectures");
   if (!classes.empty() && classes.front().is_string()) request.architecture = classes.front().get<std::string>();
-  for (const auto& [beginning, kind] : kKinds)
-    if (request.architecture.starts_with(beginning)) request.kind = kind;
+  for (const auto& [beginnings, kind] : kKinds)
+    if (begins_with_word(beginnings, request.architecture)) request.kind = kind;
 }
 
 void take_layers(const ModelSpec& spec, StateRequest& request) {
@@ -210,7 +191,7 @@ StateSlots state_slots(Engine server, const std::optional<EngineVersion>& versio
   if (server == Engine::Vllm && !before(version, {0, 28, 0}))
     return {2, "its own and the last checkpoint of prefix caching"};
   if (server != Engine::Sglang) return {1, "its own: without prefix caching"};
-  if (!before(version, {0, 5, 14}) && begins_with_one_of(architecture, kExtraBuffer))
+  if (!before(version, {0, 5, 14}) && begins_with_word(kExtraBuffer, architecture))
     return {5, "its own, two of the radix cache and two that are written in turns"};
   return {3, "its own and two of the radix cache"};
 }

@@ -5,6 +5,7 @@
 
 #include "base/letter_case.h"
 #include "base/or_nothing.h"
+#include "base/word_list.h"
 #include "deployment/cache_choices.h"
 #include "deployment/control.h"
 #include "servers/without_export.h"
@@ -20,51 +21,32 @@ std::string squeezed(std::string_view name) {
   return out;
 }
 
-/// Whether a word of the name begins with it: "Darkling-25B" has no "ling25".
-bool names(std::string_view name, std::string_view part) {
+/// Whether a word of the name begins with one of the words: "Darkling-25B" has no "ling25".
+bool names_one_of(std::string_view name, std::string_view parts) {
   constexpr size_t kLongest = 40;  // of a part, with what separates its letters
   for (size_t at = 0; at < name.size(); ++at)
-    if ((at == 0 || !is_letter_or_digit(name[at - 1])) && squeezed(name.substr(at, kLongest)).starts_with(part))
+    if ((at == 0 || !is_letter_or_digit(name[at - 1])) && begins_with_word(parts, squeezed(name.substr(at, kLongest))))
       return true;
   return false;
 }
 
 struct Family {
-  std::string_view part;
+  std::string_view parts;
   bool hybrid = false, latent = false, multimodal = false, key_bias = false;
   int64_t n_heads = 0;
 };
 
 // First match counts: the more special name stands first.
 constexpr std::array kFamilies = {
-    Family{.part = "qwen35", .hybrid = true},
-    Family{.part = "qwen36", .hybrid = true},
-    Family{.part = "qwen3827b", .hybrid = true},
-    Family{.part = "qwen3next", .hybrid = true},
-    Family{.part = "jamba", .hybrid = true},
-    Family{.part = "nemotronh", .hybrid = true},
-    Family{.part = "nemotron3", .hybrid = true},
-    Family{.part = "falconh1", .hybrid = true},
-    Family{.part = "granite4", .hybrid = true},
-    Family{.part = "bamba", .hybrid = true},
-    Family{.part = "zamba2", .hybrid = true},
-    Family{.part = "mamba", .hybrid = true},  // Falcon's, too
-    Family{.part = "kimilinear", .hybrid = true, .latent = true},
-    Family{.part = "ling25", .hybrid = true, .latent = true},
-    Family{.part = "ling26", .hybrid = true, .latent = true},
-    Family{.part = "ring25", .hybrid = true, .latent = true},
-    Family{.part = "ring26", .hybrid = true, .latent = true},
-    Family{.part = "kimik2", .latent = true},
-    Family{.part = "deepseekv2", .latent = true},
-    Family{.part = "deepseekv3", .latent = true},
-    Family{.part = "deepseekr1", .latent = true},
-    Family{.part = "glm47flash", .latent = true, .n_heads = 20},
-    Family{.part = "minicpm3", .latent = true},
-    Family{.part = "mistrallarge3", .latent = true},
-    Family{.part = "qwen25vl", .multimodal = true, .key_bias = true},
-    Family{.part = "qwen2vl", .multimodal = true, .key_bias = true},
-    Family{.part = "qwen3vl", .multimodal = true},
-    Family{.part = "qwen2", .key_bias = true},
+    Family{.parts = "qwen35 qwen36 qwen3827b qwen3next jamba nemotronh nemotron3 falconh1 granite4 bamba zamba2 mamba",
+           .hybrid = true},
+    Family{.parts = "kimilinear ling25 ling26 ring25 ring26", .hybrid = true, .latent = true},
+    Family{.parts = "kimik2 deepseekv2 deepseekv3 deepseekr1", .latent = true},
+    Family{.parts = "glm47flash", .latent = true, .n_heads = 20},
+    Family{.parts = "minicpm3 mistrallarge3", .latent = true},
+    Family{.parts = "qwen25vl qwen2vl", .multimodal = true, .key_bias = true},
+    Family{.parts = "qwen3vl", .multimodal = true},
+    Family{.parts = "qwen2", .key_bias = true},
 };
 
 }  // namespace
@@ -289,8 +271,7 @@ bool has_calibrated_scales(const Facts& facts) {
 
 void take_model_name(const std::string& name, ModelTraits& model) {
   if (model.from_config) return;
-  const auto family =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return names(name, f.part); });
+  const auto family = std::ranges::find_if(kFamilies, [&](const Family& f) { return names_one_of(name, f.parts); });
   if (family == kFamilies.end()) return;
   model.hybrid = family->hybrid ? Trait::Yes : Trait::No;
   model.latent = family->latent ? Trait::Yes : Trait::No;
