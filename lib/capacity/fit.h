@@ -9,7 +9,6 @@
 #include "capacity/cache_cost.h"
 #include "capacity/weight_bytes.h"
 #include "deployment/engine.h"
-#include "deployment/trait.h"
 #include "model/model_spec.h"
 #include "servers/gpu.h"
 

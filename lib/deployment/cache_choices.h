@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "deployment/engine.h"
-#include "deployment/trait.h"
 #include "servers/gpu.h"
 #include "servers/server_support.h"
 

@@ -2,12 +2,13 @@
 // what its version makes of them. "auto" alone says nothing.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "deployment/engine.h"
-#include "deployment/trait.h"
+#include "servers/gpu.h"
 #include "servers/kv_declaration.h"
 
 namespace kvcal {
@@ -53,5 +54,32 @@ bool holds_fp8(std::string_view type);
 
 /// What a sentence calls a cache of this type: "FP8", "NVFP4", "mxfp8"; "quantized" where the type is not known.
 std::string format_of(const CacheType& type);
+
+struct ScaleReader {
+  Engine server = Engine::Unknown;
+  std::optional<EngineVersion> version;
+  std::string backend;   // of attention, as the option or the log spells it; "": not known
+  bool asked = false;    // the option names a type itself, in place of auto
+  bool latent = false;   // MLA
+  bool sparse = false;   // over an index of tokens
+  int64_t head_dim = 0;  // 0: not known
+  const KvDeclaration* declared = nullptr;
+  const Gpu* gpu = nullptr;
+};
+
+enum class ScaleUse : uint8_t { Unknown, Nowhere, Both, ReadAlone, WrittenAlone };
+
+/// Of scales that reach the layers. Not known of a cache of which it is not known whether it is quantized.
+ScaleUse scale_use(const ScaleReader& reader, const CacheType& cache);
+
+struct ControlRequest {
+  CacheRequest cache;
+  CacheType in_effect;
+  Trait scales_felt = Trait::Unknown;  // whether the checkpoint's scales reach a cache that is not quantized
+  std::string model_type;              // of the weights: "bfloat16"; "": not known
+};
+
+/// The options, or what else to change; of a cache that is not quantized already, what to look at in its place.
+std::string control_text(const ControlRequest& request);
 
 }  // namespace kvcal

@@ -43,4 +43,8 @@ struct NamedEngine {
 };
 NamedEngine parse_engine(const std::string& text);
 
+enum class Trait : uint8_t { Unknown, No, Yes };
+
+constexpr Trait trait_of(bool yes) { return yes ? Trait::Yes : Trait::No; }
+
 }  // namespace kvcal

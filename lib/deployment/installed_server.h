@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "deployment/engine.h"
-#include "deployment/trait.h"
 
 namespace kvcal {
 

@@ -1,10 +1,9 @@
-#include "deployment/scale_use.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/letter_case.h"
 #include "deployment/cache_choices.h"
+#include "deployment/cache_type.h"
 
 namespace kvcal {
 namespace {

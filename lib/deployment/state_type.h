@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "deployment/engine.h"
-#include "deployment/trait.h"
 #include "model/model_spec.h"
 
 namespace kvcal {

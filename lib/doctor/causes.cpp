@@ -1,7 +1,7 @@
-#include "doctor/causes.h"
-
 #include <algorithm>
 #include <array>
+
+#include "doctor/diagnose.h"
 
 namespace kvcal {
 namespace {

@@ -154,7 +154,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   CheckpointFacts& found = *shared;
   found.path = path.string();
   take_config(file.config, facts.model);
-  take_quantization(file.config, file.folder, found);
+  found.declaration = read_kv_declaration(file.config, file.folder);
   check_scheme(found.declaration, file.folder, found.report);
   check_declared(found);
   // None of an architecture that the program does not know, or of a config.json that is not complete.

@@ -14,9 +14,6 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts);
 /// The part of it that needs no file.
 void take_config(const Json& config, ModelTraits& model);
 
-/// What a quantization_config, or a file beside it, says about weights and KV cache.
-void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint);
-
 /// A LoRA adapter's folder, or its adapter_config.json. Throws Error when it is none.
 void take_adapter(const std::filesystem::path& path, Facts& facts);
 

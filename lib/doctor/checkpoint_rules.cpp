@@ -27,18 +27,18 @@ Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool given = f.flag("quantization-param-path") != nullptr && !f.is(Engine::Vllm);
   if (given || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
-  if (f.flag("calculate-kv-scales") != nullptr) return {};           // F01 to F04 say what becomes of that
-  if (!c.has_tensors && c.has_kv_scheme) return {};                  // the declared ones may be there
-  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
+  if (f.flag("calculate-kv-scales") != nullptr) return {};          // F01 to F04 say what becomes of that
+  if (!c.has_tensors && c.declaration.declares_cache()) return {};  // the declared ones may be there
+  if (c.fold && c.fold->n_left == 0 && !c.declaration.declares_cache()) return {};  // 1.0 is what they were folded for
   std::string detail = c.has_tensors ? "no scale tensors" : "config.json declares none";
-  if (c.method.empty()) detail += ", no quantization_config: the server prints no warning";
+  if (c.declaration.method.empty()) detail += ", no quantization_config: the server prints no warning";
   return {true, detail, {}, is_one_enough(f)};
 }
 
 // By export's table of servers, where that is about the version and the class. A config without quantization is C20's,
 // and MLA in SGLang, where scales do arrive, C22's.
 Found nowhere_to_load(const Facts& f) {
-  if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
+  if (f.checkpoint->n_scales() == 0 || f.checkpoint->declaration.method.empty() || uses_plugin(f)) return {};
   if (f.model.latent == Trait::Yes && f.is(Engine::Sglang)) return {};
   const std::optional<ServerSupport> support = support_of(f);
   if (!support || support->loads || !support->served) return {};
@@ -127,7 +127,7 @@ constexpr CombinationRule kRules[] = {
      kTensors,
      [](const Facts& f) -> Found {
        const CheckpointFacts& c = *f.checkpoint;
-       return {c.n_scales() > 0 && c.method.empty() && !f.is(Engine::Sglang),
+       return {c.n_scales() > 0 && c.declaration.method.empty() && !f.is(Engine::Sglang),
                count(c.n_scales(), "scale tensor") + ", no quantization_config"};
      },
      "{checkpoint}"},
@@ -259,7 +259,7 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.33.0 layers/attention/attention.py"},
      kFlags | kCheckpoint | kPlain,
      [](const Facts& f) {
-       const bool any = f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0;
+       const bool any = f.checkpoint->declaration.declares_cache() || f.checkpoint->n_scales() > 0;
        return any && f.scale_use == ScaleUse::Nowhere;
      },
      "{checkpoint}"},

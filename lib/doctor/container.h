@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "doctor/serve_command.h"
 
 namespace kvcal {
@@ -25,5 +26,11 @@ Container read_container_run(std::string_view text, size_t at);
 
 /// What it starts: a program that its words name, else the image's. Nothing where that is no server.
 std::optional<ServeCommand> command_of(const Container& container);
+
+struct ContainerFile {
+  std::string_view kind = "";  // "Dockerfile", "Quadlet unit"; "" for other texts
+  Json container;              // as a manifest has one: "image", "command" of the entrypoint, "args", "env"
+};
+ContainerFile read_container_file(std::string_view text);
 
 }  // namespace kvcal

@@ -5,12 +5,10 @@
 #include "base/word_list.h"
 #include "deployment/cache_choices.h"
 #include "doctor/checkpoint_facts.h"
-#include "doctor/fact_lines.h"
+#include "doctor/facts.h"
 #include "doctor/launches.h"
 #include "doctor/log_reader.h"
 #include "doctor/output_text.h"
-#include "doctor/response_text.h"
-#include "doctor/versions.h"
 
 namespace kvcal {
 namespace {

@@ -3,8 +3,7 @@
 
 #include "base/letter_case.h"
 #include "doctor/diagnose.h"
-#include "doctor/facts_table.h"
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

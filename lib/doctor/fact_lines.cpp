@@ -1,10 +1,9 @@
-#include "doctor/fact_lines.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/letter_case.h"
 #include "doctor/launch_names.h"
+#include "doctor/log_reader.h"
 
 namespace kvcal {
 namespace {

@@ -1,6 +1,7 @@
 // What all inputs together say about one server run. The rules read it; each input fills in its part.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,9 +14,7 @@
 #include "deployment/cache_type.h"
 #include "deployment/engine.h"
 #include "deployment/installed_server.h"
-#include "deployment/scale_use.h"
 #include "deployment/state_type.h"
-#include "deployment/trait.h"
 #include "doctor/entry.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
@@ -56,10 +55,7 @@ struct ModelTraits {
 /// quantization_config, and what the checkpoint's tensors say. Only from a checkpoint or config.json.
 struct CheckpointFacts {
   std::string path;
-  std::string method;  // "", "fp8", "compressed-tensors", "modelopt", ...
   KvDeclaration declaration;
-  bool has_kv_scheme = false;
-  std::string kv_scheme;         // as JSON
   bool quantized_cache = false;  // generation_config.json asks transformers for one
 
   bool has_tensors = false;      // the following were looked at
@@ -219,5 +215,12 @@ bool knows_flags(const Facts& facts);
 
 /// Fills in what a model's name gives away where config.json has not been read.
 void take_model_name(const std::string& name, ModelTraits& model);
+
+/// The facts as they would be with each version whose code was looked at, the oldest first. None where the version is
+/// known, and of servers other than vLLM and SGLang.
+std::vector<Facts> with_each_version(const Facts& facts);
+
+/// "vLLM 0.15.0 or later" of these facts, by their index; "" where it holds with all versions, or with none.
+std::string versions_where(const std::vector<Facts>& each, const std::function<bool(size_t)>& holds);
 
 }  // namespace kvcal

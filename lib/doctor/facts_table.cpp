@@ -1,12 +1,11 @@
-#include "doctor/facts_table.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "deployment/cache_choices.h"
+#include "doctor/diagnose.h"
+#include "doctor/facts.h"
 #include "doctor/rules.h"
-#include "doctor/versions.h"
 #include "servers/server_support.h"
 
 namespace kvcal {
@@ -69,8 +68,9 @@ FactRow in_checkpoint(const Facts& f) {
   if (!f.checkpoint) return open(name, "--model MODEL");
   const CheckpointFacts& c = *f.checkpoint;
   if (!c.has_tensors)
-    return c.has_kv_scheme ? open(name, "a folder with the weights; config.json declares a quantized cache")
-                           : known(name, "none declared", c.path);
+    return c.declaration.declares_cache()
+               ? open(name, "a folder with the weights; config.json declares a quantized cache")
+               : known(name, "none declared", c.path);
   const std::string counts = std::to_string(c.n_key_scales) + " of keys, " + std::to_string(c.n_value_scales) +
                              " of values" + (c.n_joint > 0 ? ", " + std::to_string(c.n_joint) + " of both" : "") +
                              (c.n_unit > 0 ? "; " + std::to_string(c.n_unit) + " are 1.0" : "");
@@ -128,7 +128,7 @@ std::string source_of_use(const Facts& f) {
 FactRow applied(const Facts& f) {
   const std::string name = "scales are applied";
   const bool none = f.checkpoint && (f.checkpoint->has_tensors ? f.checkpoint->n_scales() == f.checkpoint->n_unit
-                                                               : !f.checkpoint->has_kv_scheme);
+                                                               : !f.checkpoint->declaration.declares_cache());
   constexpr std::array kUses = {"", "nowhere", "when written and when read", "when read alone", "when written alone"};
   if (f.scale_use != ScaleUse::Unknown)
     return known(name, kUses.at(static_cast<size_t>(f.scale_use)),

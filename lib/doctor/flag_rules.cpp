@@ -182,7 +182,8 @@ constexpr CombinationRule kRules[] = {
      kFlags | kCheckpoint | kVllm,
      [](const Facts& f) -> Found {
        const CheckpointFacts& c = *f.checkpoint;
-       return {asks_for_e5m2(f) && (c.has_kv_scheme || has_word("fp8 quark", c.method)), "checkpoint: " + c.method};
+       return {asks_for_e5m2(f) && (c.declaration.declares_cache() || has_word("fp8 quark", c.declaration.method)),
+               "checkpoint: " + c.declaration.method};
      },
      "kv-cache-dtype"},
     {{"F09b", Fatal, Established,
@@ -193,7 +194,8 @@ constexpr CombinationRule kRules[] = {
      // vLLM 0.23.0 refuses E5M2 with every method that may load KV scales, 0.24.0 where a scheme is declared.
      [](const Facts& f) -> Found {
        const CheckpointFacts& c = *f.checkpoint;
-       return {asks_for_e5m2(f) && c.method == "compressed-tensors" && !c.has_kv_scheme, version_text(f)};
+       return {asks_for_e5m2(f) && c.declaration.method == "compressed-tensors" && !c.declaration.declares_cache(),
+               version_text(f)};
      },
      "kv-cache-dtype",
      "",

@@ -172,7 +172,7 @@ constexpr CombinationRule kRules[] = {
      [](const Facts& f) -> Found {
        const std::string draft = f.flag_value("speculative-config");
        const bool own_type = f.flag("speculative-config") == nullptr || draft.find("kv_cache_dtype") != draft.npos;
-       return {!own_type && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme, version_text(f)};
+       return {!own_type && f.gpu->capability == 89 && f.checkpoint->declaration.declares_cache(), version_text(f)};
      },
      "speculative-config {gpu}"},
     {{"B02", Error, Established,

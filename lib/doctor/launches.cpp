@@ -7,8 +7,7 @@
 #include "base/or_nothing.h"
 #include "base/word_list.h"
 #include "doctor/container.h"
-#include "doctor/container_file.h"
-#include "doctor/python_call.h"
+#include "doctor/serve_command.h"
 #include "doctor/shell_words.h"
 #include "doctor/yaml.h"
 

@@ -1,5 +1,5 @@
 // Log lines of kernels' libraries, other servers and quantization tools.
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

@@ -1,5 +1,5 @@
 // Log lines of SGLang.
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

@@ -1,5 +1,5 @@
 // Log lines of vLLM about the KV cache's format, its scales and its attention backend.
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

@@ -1,5 +1,5 @@
 // Log lines and errors of vLLM while it loads KV-cache scales.
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "doctor/fact_lines.h"
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 
 namespace kvcal {
 namespace {

@@ -1,6 +1,7 @@
 // From a log to facts: lines of the catalog, the server and its version, its command or the options it prints.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -39,5 +40,26 @@ std::string excerpt(std::string_view line, size_t at);
 
 /// Of "(Worker_TP3_EP3 pid=219)" or "[2026-09-01 10:00:00 TP3]": 3; -1 where the line names no rank.
 int rank_of(std::string_view line);
+
+struct FactFound;
+struct FactLine {
+  std::string_view needle;
+  void (*take)(Facts& facts, const FactFound& found);
+  Engine server = Engine::Unknown;         // that prints it
+  std::string_view begin = "", ends = "";  // of the word that is taken
+};
+
+/// The whole line, and where the needle begins in it.
+struct FactFound {
+  const FactLine& fact;
+  std::string_view line;
+  size_t at;
+  const Evidence& from;
+};
+
+std::span<const FactLine> fact_lines();
+
+/// Of a command that a log shows: what the user or an earlier line says goes before it.
+void take_logged(Facts& facts, const ServeCommand& command, const Evidence& from);
 
 }  // namespace kvcal

@@ -66,7 +66,7 @@ constexpr CombinationRule kRules[] = {
      kLog | kFlags | kVllm | kStaticFp8,
      [](const Facts& f) {
        const bool spoke = f.seen("LG2") || f.seen("LG70") || f.seen("LG12") || f.seen("LG12b");
-       const bool known = f.checkpoint && (f.checkpoint->has_tensors || f.checkpoint->method.empty());
+       const bool known = f.checkpoint && (f.checkpoint->has_tensors || f.checkpoint->declaration.method.empty());
        return !spoke && !known;
      },
      "{LG1}"},

@@ -1,5 +1,3 @@
-#include "doctor/log_source.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include "base/finite_input.h"
 #include "base/read_file.h"
 #include "base/size_text.h"
+#include "doctor/diagnose.h"
 
 namespace kvcal {
 namespace {

@@ -1,10 +1,9 @@
-#include "doctor/python_call.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 
 #include "doctor/launch_names.h"
+#include "doctor/serve_command.h"
 #include "doctor/shell_words.h"
 
 namespace kvcal {

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "doctor/container.h"
 #include "doctor/launch_names.h"
-#include "doctor/python_call.h"
 #include "doctor/shell_words.h"
 
 namespace kvcal {

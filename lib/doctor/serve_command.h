@@ -1,6 +1,7 @@
 // A server's command line, as typed into a shell, written into a file, or printed into a log.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,5 +53,12 @@ std::string command_without(const ServeCommand& command, const std::vector<std::
 /// key={...} with its braces; the same of JSON.
 /// Nothing when it is not there or None.
 std::optional<std::string> printed_value(std::string_view text, std::string_view key);
+
+/// Where the first such call begins; npos: nowhere.
+size_t find_python_call(std::string_view text);
+
+/// Its arguments as the options of the server that takes the same; those that are no literals are left out. Nothing
+/// where no argument names a model.
+std::optional<ServeCommand> read_python_call(std::string_view text, size_t at);
 
 }  // namespace kvcal

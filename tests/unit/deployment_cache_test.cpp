@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "deployment/cache_choices.h"
-#include "deployment/control.h"
+#include "deployment/cache_type.h"
 
 namespace kvcal {
 namespace {

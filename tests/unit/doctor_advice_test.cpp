@@ -1,7 +1,7 @@
 // What doctor advises, against what the program does: no export that it refuses.
 #include <gtest/gtest.h>
 
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 #include "doctor_fixture.h"
 #include "servers/server_table.h"
 

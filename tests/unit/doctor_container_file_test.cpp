@@ -1,7 +1,7 @@
 // Dockerfiles by Docker's reference, and units of Quadlet by systemd's: what would be started, and how.
 #include <gtest/gtest.h>
 
-#include "doctor/container_file.h"
+#include "doctor/container.h"
 #include "doctor/diagnose.h"
 #include "doctor/launches.h"
 #include "harness/cost.h"

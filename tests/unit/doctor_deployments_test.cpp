@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "doctor/export_advice.h"
+#include "doctor/diagnose.h"
 #include "doctor_fixture.h"
 #include "servers/without_export.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "deployment/cache_type.h"
-#include "doctor/facts_table.h"
-#include "doctor/versions.h"
+#include "doctor/diagnose.h"
+#include "doctor/facts.h"
 #include "doctor_fixture.h"
 #include "harness/cost.h"
 

@@ -12,7 +12,7 @@
 #include "base/read_file.h"
 #include "check/rules.h"
 #include "doctor/diagnose.h"
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 #include "doctor/rules.h"
 #include "doctor_fixture.h"
 #include "unit/validate_folder_cases.h"

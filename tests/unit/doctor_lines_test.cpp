@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "doctor/lines.h"
+#include "doctor/entry.h"
 #include "doctor_fixture.h"
 
 namespace kvcal {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "doctor/log_source.h"
+#include "doctor/diagnose.h"
 
 namespace kvcal {
 namespace {
