@@ -11,7 +11,8 @@ using enum Confidence;
 /// As config.json, the command or the model's name says.
 bool may_have_fp8_weights(const Facts& f) {
   const auto is_fp8 = [](const std::string& text) { return lower_case(text).find("fp8") != text.npos; };
-  const bool declared = f.checkpoint && (is_fp8(f.checkpoint->method) || is_fp8(f.checkpoint->declaration.weights));
+  const bool declared =
+      f.checkpoint && (is_fp8(f.checkpoint->declaration.method) || is_fp8(f.checkpoint->declaration.weights));
   return declared || is_fp8(f.flag_value("quantization")) || is_fp8(f.model_path);
 }
 
