@@ -1,3 +1,5 @@
+// Where a server applies a checkpoint's KV scales: they belong where the cache is written and where it is read. On a
+// cache that is not quantized nothing is divided by them, and some backends multiply by them all the same.
 #include <algorithm>
 #include <array>
 

@@ -1,3 +1,5 @@
+// Files that describe one container and are no YAML: Dockerfiles, and units of Podman's Quadlet. What $NAME and
+// ${NAME:-word} stand for in them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

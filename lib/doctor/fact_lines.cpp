@@ -1,3 +1,4 @@
+// Parts of log lines that tell facts rather than trouble: versions, options, backends, commands.
 #include <algorithm>
 #include <array>
 

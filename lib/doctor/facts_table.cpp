@@ -1,3 +1,5 @@
+// What the inputs together say of the server run: each fact with its value and where it is from, or what would settle
+// it.
 #include <algorithm>
 #include <array>
 

@@ -1,3 +1,4 @@
+// Where the bytes of a log come from.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Engines that Python starts: LLM(model="X", kv_cache_dtype="fp8"), sgl.Engine(model_path="X").
 #include <algorithm>
 #include <array>
 #include <cctype>
