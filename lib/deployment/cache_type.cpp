@@ -38,6 +38,9 @@ constexpr std::array kLines = {
     Line{Engine::Sglang, Declares::Fp8, {{0, 5, 18}, {}}, "fp8_e4m3"},
 };
 
+/// Attention layers alone look for the scheme, those of MLA do not: vLLM 0.15.0 to 0.33.0 mla_attention.py (layer.py).
+constexpr Line kLatentScheme = {Engine::Vllm, Declares::CompressedTensors, {}, "auto"};
+
 // By what the newest version makes of it; older ones differ in the lines above alone.
 Declares declares(const KvDeclaration& d, Engine server) {
   const std::string type = auto_cache_type(d, kind_in_tables(server));
@@ -50,6 +53,8 @@ Declares declares(const KvDeclaration& d, Engine server) {
 /// Without a version that of the newest releases, as everywhere.
 const Line* line_of(const CacheRequest& r, Declares declared) {
   if (is_newer_than_known(r.server, r.version)) return nullptr;
+  if (r.latent == Trait::Yes && r.server == kLatentScheme.server && declared == kLatentScheme.declares)
+    return &kLatentScheme;
   const auto found = std::ranges::find_if(kLines, [&](const Line& line) {
     return line.server == r.server && line.declares == declared && line.versions.hold(r.version);
   });
@@ -66,6 +71,7 @@ CacheType not_known(std::string open) { return {.open = std::move(open)}; }
 // An option that asks for the model's type, or for another that is not quantized: vLLM did not always obey it.
 CacheType plain_option(const CacheRequest& r) {
   if (r.server != Engine::Vllm || (r.version && *r.version >= kVllmObeysOption)) return known(r.asked, "option");
+  if (r.latent == Trait::Yes) return known(r.asked, "option");
   if (r.declared && declares(*r.declared, r.server) != Declares::CompressedTensors) return known(r.asked, "option");
   if (!r.version)
     return not_known(

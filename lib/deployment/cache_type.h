@@ -24,6 +24,7 @@ struct CacheRequest {
   bool logged_quantized = false;            // a log line that a quantized cache alone prints, without its type
   const KvDeclaration* declared = nullptr;  // null: no config.json was given
   bool own_default = false;                 // a model for which servers choose a type of their own
+  Trait latent = Trait::Unknown;            // MLA
   bool sparse_latent = false;               // MLA over an index of tokens
   std::string backend;                      // of attention; "": not known
   int capability = 0;                       // of an NVIDIA GPU; 0: not known

@@ -63,7 +63,7 @@ ScaleUse by_sglang(const ScaleReader& r, ScaleUse BackendUse::*use) {
 /// vLLM's 0.33.0, run by check_scale_use.py.
 ScaleUse on_quantized_of_vllm(const ScaleReader& r) {
   constexpr EngineVersion kFloats = {0, 20, 0}, kRun = {0, 33, 0};
-  constexpr EngineVersions kBareProducts = {{0, 11, 0}, {0, 22, 0}};
+  constexpr EngineVersions kBareProducts = {{0, 10, 2}, {0, 22, 0}};
   constexpr std::array<std::string_view, 3> kHeads = {"flash_attn", "flashinfer", "triton_attn"};
   constexpr std::array<std::string_view, 3> kLatent = {"flashmla", "flashinfer_mla", "triton_mla"};
   const std::string backend = lower_case(r.backend);

@@ -33,10 +33,13 @@ struct Special {
   std::string_view otherwise;
 };
 constexpr std::array kSpecial = {
-    Special{"NemotronH", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
-    Special{"NemotronH", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
+    Special{"NemotronHForCausalLM", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
+    Special{"NemotronHForCausalLM", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
+    Special{"NemotronHPuzzle", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
+    Special{"NemotronHPuzzle", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
+    Special{"NemotronH_Nano_VL", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
     Special{"Qwen3_5", {{0, 17, 0}, {}}, &StateRequest::declared, ""},
-    Special{"Qwen4Exp", {{0, 33, 0}, {}}, &StateRequest::declared, ""},
+    Special{"Qwen4Exp", {{0, 32, 0}, {}}, &StateRequest::declared, ""},
 };
 
 /// Classes of delta rules by channel that take no option for their state. vLLM 0.33.0 bailing_moe_v3.py, alice_ai.py.
@@ -83,7 +86,9 @@ ServedState in_vllm(const StateRequest& r) {
   ServedState type = conv_of_vllm(r);
   const bool asked = is_given(r.asked);
   const std::string_view option = "mamba-ssm-cache-dtype";
-  if (r.kind == LayerKind::ShortConv || r.kind == LayerKind::LightningAttention) {
+  // mamba_utils.py gated_delta_net_state_dtype() takes the option since 0.17.0.
+  const bool old_delta = r.kind == LayerKind::GatedDeltaNet && before(r.version, {0, 17, 0});
+  if (r.kind == LayerKind::ShortConv || r.kind == LayerKind::LightningAttention || old_delta) {
     if (asked) type.ignored = option;
     return type;
   }

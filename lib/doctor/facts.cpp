@@ -163,6 +163,7 @@ CacheRequest cache_request(const Facts& f) {
   const bool sparse = f.model.sparse == Trait::Yes;
   r.own_default = sparse || architecture.starts_with("DeepseekV4") || architecture.starts_with("MuseSpark") ||
                   has_platform_of_its_own(f);
+  r.latent = f.model.latent;
   r.sparse_latent = sparse && f.model.latent == Trait::Yes;
   r.backend = backend_of(f);
   r.capability = f.gpu ? f.gpu->capability : 0;

@@ -175,24 +175,6 @@ constexpr CombinationRule kRules[] = {
        return {!own_type && f.gpu->capability == 89 && f.checkpoint->declaration.declares_cache(), version_text(f)};
      },
      "speculative-config {gpu}"},
-    {{"B02", Error, Established,
-      "FlashAttention 4 of these versions lets the probabilities of an FP8 attention reach 2^12, and clips them at "
-      "448: worse the longer the context",
-      "that attention runs in FP8 here: with 16-bit queries it does not",
-      "vLLM 0.33, or --attention-backend TRITON_ATTN",
-      "vllm 0.23.0 to 0.26.0 vllm_flash_attn/cute/flash_fwd_sm100.py; flash-attention issue 2716", Cause::KernelDefect,
-      6},
-     kFlags | kGpu | kVllm | kStaticFp8,
-     // The kernel's source is in the wheels. By how many powers of two P may lag behind in FP8, beside an offset of 8:
-     // 4 in 0.23.0 to 0.26.0, but 0 in 0.20.0, 0.75 in 0.28.0 and 0.29.0, 0 from 0.30.0 on.
-     [](const Facts& f) -> Found {
-       const bool flash =
-           backend_of(f) == "FLASH_ATTN" || f.flag_value("attention-config").find("FLASH_ATTN") != std::string::npos;
-       return {
-           flash && has_capability(f, 10) && f.before({0, 23, 0}) != Trait::Yes && f.before({0, 28, 0}) != Trait::No,
-           version_text(f)};
-     },
-     "{backend} {gpu}"},
     {{"B03", Fatal, Established,
       "Triton needs compute capability 8.9 for this FP8 cache: the server does not start, or the first request ends it",
       "", "{control}, or --attention-backend FLASHINFER",

@@ -131,7 +131,7 @@ constexpr CombinationRule kRules[] = {
       "what the cache stores is divided by the checkpoint's scales, and in this version the attention backend reads it "
       "without them: garbage",
       "", "vLLM 0.22 or later, or --attention-backend FLASH_ATTN on a Hopper",
-      "vllm changes 39418, 34863 (FlashInfer with compressed-tensors before 0.20), 42080 (Triton, 0.11.0 to before "
+      "vllm changes 39418, 34863 (FlashInfer with compressed-tensors before 0.20), 42080 (Triton, 0.10.2 to before "
       "0.22)",
       Cause::KernelDefect, 9},
      kFlags | kTensors | kVllm | kQuantized,
@@ -190,10 +190,10 @@ constexpr CombinationRule kRules[] = {
      "triton",
      {.until = {0, 5, 10}}},
     {{"B05b", Error, Established,
-      "before 0.5.14 SGLang's trtllm_mha casts queries to FP8 without a scale: a drop in quality",
-      "that queries exceed 448, or are tiny", "SGLang 0.5.14 or later, or another --attention-backend",
-      "sglang 0.5.13 trtllm_mha_backend.py has q_scale = 1.0, 0.5.14 measures it; change 28144", Cause::KernelDefect,
-      5},
+      "SGLang's trtllm_mha casts queries to FP8 without a scale: a drop in quality was reported",
+      "that queries exceed 448, or are tiny; 0.5.18 to 0.5.23 do it, too", "another --attention-backend",
+      "sglang 0.5.13, 0.5.18 to 0.5.23 trtllm_mha_backend.py: q_scale = 1.0; change 28144, issue 26518",
+      Cause::KernelDefect, 5},
      kFlags | kSglang | kStaticFp8,
      always,
      "{backend}",

@@ -39,7 +39,7 @@ constexpr std::array kVllmLoaders = {
     LoaderLine{
         "zamba2", Attention, 0, kMapped, Refused, Refused, Refused,
         "its attention modules have other names than the checkpoint's: with any scale the server does not start"},
-    LoaderLine{"removed", Attention, 0, 0, Refused, Refused, Refused, "the class was removed in vLLM 0.23", false,
+    LoaderLine{"removed", Attention, 0, 0, Refused, Refused, Refused, "the class was removed in vLLM 0.24", false,
                "models/registry.py"},
     LoaderLine{"no class", Attention, 0, 0, Refused, Refused, Refused, "vLLM 0.33.0 has no such class of its own",
                false, "models/registry.py"},

@@ -113,7 +113,7 @@ TEST(Offers, of_fp8_below_ampere_and_for_mla) {
   EXPECT_EQ(offer(KvFormat::FP8, "A100", "", deepseek_v3()).served, Trait::Unknown);
   EXPECT_EQ(offer(KvFormat::FP8, "A100", "vllm", deepseek_v3()).served, Trait::No);
   EXPECT_EQ(offer(KvFormat::FP8, "L40S", "vllm@0.17.0", deepseek_v3()).text,
-            "vLLM 0.17.0: compute capability 9.0 or more");
+            "vLLM 0.17.0: compute capability 9 10 alone");
   EXPECT_EQ(offer(KvFormat::FP8, "H100", "", deepseek_v3()).text, "");
   EXPECT_EQ(offer(KvFormat::INT4, "T4", "vllm").served, Trait::Unknown);
 }

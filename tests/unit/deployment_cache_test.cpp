@@ -34,6 +34,22 @@ TEST(CacheOf, WeightsOfFp8ThatDeclareACache) {
   EXPECT_EQ(cache_type(request("vllm@0.33.0", d)).name, "auto");
 }
 
+// vLLM's layers of MLA do not look for the scheme.
+TEST(CacheOf, ASchemeOfCompressedTensorsIsNothingToMla) {
+  const KvDeclaration d = declared(
+      R"({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": false, "symmetric": true}})");
+  const auto name = [&](const char* server, Trait latent, const char* asked = "") {
+    CacheRequest r = request(server, d, asked);
+    r.latent = latent;
+    return cache_type(r).name;
+  };
+  EXPECT_EQ(name("vllm@0.33.0", Trait::No), "fp8");
+  EXPECT_EQ(name("vllm@0.33.0", Trait::Yes), "auto");
+  EXPECT_EQ(name("vllm@0.16.0", Trait::No, "bfloat16"), "fp8");
+  EXPECT_EQ(name("vllm@0.16.0", Trait::Yes, "bfloat16"), "bfloat16");
+  EXPECT_EQ(name("sglang@0.5.23", Trait::Yes), "fp8_e4m3");
+}
+
 TEST(CacheOf, ALogGoesBeforeADeclaration) {
   const KvDeclaration nvfp4 = declared(kNvfp4);
   CacheRequest r = request("vllm@0.33.0", nvfp4);
@@ -152,7 +168,7 @@ constexpr Served kServed[] = {
     {"vllm@0.23.0", "fp8_e5m2", "T4", kPlain, ""},
     {"vllm@0.24.0", "fp8_e4m3", "T4", kPlain, "compute capability 8.0 or more"},
     {"vllm@0.33.0", "fp8", "A100", kPlain, ""},
-    {"vllm@0.16.0", "fp8", "L40S", kMla, "compute capability 9.0 or more"},
+    {"vllm@0.16.0", "fp8", "L40S", kMla, "compute capability 9 10 alone"},
     {"vllm@0.18.0", "fp8", "L40S", kMla, ""},
     {"vllm@0.18.0", "fp8", "A100", kMla, "compute capability 8.9 or more"},
     {"vllm@0.33.0", "fp8_e5m2", "H100", kMla, "AMD's GPUs alone"},

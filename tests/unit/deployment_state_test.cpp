@@ -42,6 +42,9 @@ TEST(ServedState, OfNemotronGoesByVersion) {
   EXPECT_EQ(shown(request("vllm@0.20.0", "NemotronHForCausalLM")), "float32 bfloat16 default");
   EXPECT_EQ(shown(request("vllm@0.19.1", "NemotronHForCausalLM", said)), "float32 bfloat16 config.json");
   EXPECT_EQ(shown(request("vllm@0.12.0", "NemotronHForCausalLM", said)), "bfloat16 bfloat16 default");
+  EXPECT_EQ(shown(request("vllm@0.19.1", "NemotronH_Nano_VL_V2", said)), "bfloat16 bfloat16 default");
+  EXPECT_EQ(shown(request("vllm@0.20.0", "NemotronH_Nano_VL_V2")), "float32 bfloat16 default");
+  EXPECT_EQ(shown(request("vllm@0.33.0", "NemotronH_Nano_Omni_Reasoning_V3")), "bfloat16 bfloat16 default");
 }
 
 TEST(ServedState, IsF32UnderSglangUnlessSaid) {
@@ -68,6 +71,8 @@ TEST(ServedState, SaysWhichOptionDoesNothing) {
   EXPECT_EQ(ignored("vllm@0.33.0", "BailingMoeV3ForCausalLM"), "mamba-ssm-cache-dtype");
   EXPECT_EQ(ignored("vllm@0.29.0", "KimiLinearForCausalLM"), "mamba-ssm-cache-dtype");
   EXPECT_EQ(ignored("vllm@0.33.0", "KimiLinearForCausalLM"), "");
+  EXPECT_EQ(ignored("vllm@0.16.0", "Qwen3NextForCausalLM"), "mamba-ssm-cache-dtype");
+  EXPECT_EQ(ignored("vllm@0.17.0", "Qwen3NextForCausalLM"), "");
   EXPECT_EQ(ignored("vllm@0.33.0", "Qwen3_5ForCausalLM"), "");
   EXPECT_EQ(ignored("sglang@0.5.23", "Lfm2ForCausalLM"), "mamba-ssm-dtype");
   EXPECT_EQ(ignored("sglang@0.5.23", "KimiLinearForCausalLM"), "");
