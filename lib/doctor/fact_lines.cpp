@@ -5,6 +5,7 @@
 #include "base/letter_case.h"
 #include "doctor/launch_names.h"
 #include "doctor/log_reader.h"
+#include "doctor/shell_words.h"
 
 namespace kvcal {
 namespace {
@@ -146,7 +147,7 @@ void take_gpu(Facts& facts, const FactFound& f) { set_gpu(facts, parse_gpu(word_
 void take_listed_gpu(Facts& facts, const FactFound& f) {
   if (f.line.substr(0, f.at).find_first_not_of(" -*|>`") != f.line.npos) return;
   const std::string_view name = word_of(f);
-  set_gpu(facts, parse_gpu(name.substr(0, name.find(" (UUID"))), f.from);
+  set_gpu(facts, parse_gpu(trimmed(name.substr(0, name.find(" (UUID")))), f.from);
 }
 
 // "| 0 NVIDIA H100 80GB HBM3 On | 00000000:18:00.0 Off |", a row of nvidia-smi.
@@ -229,6 +230,8 @@ constexpr std::array kFacts = {
     FactLine{"vLLM v0.", take_version, kVllm},
     FactLine{"vLLM:", take_listed_version, kVllm},
     FactLine{"SGLang:", take_listed_version, kSglang},
+    FactLine{"vLLM | ", take_listed_version, kVllm},
+    FactLine{"SGLang | ", take_listed_version, kSglang},
     FactLine{"vllm==", take_version, kVllm},
     FactLine{"vllm ", take_package_version, kVllm},
     FactLine{"sglang ", take_package_version, kSglang},
@@ -286,6 +289,8 @@ constexpr std::array kFacts = {
     FactLine{"device_name=", take_gpu, kAny, "=", ",. "},
     FactLine{"GPU 0: ", take_listed_gpu, kAny, ": ", ",;|"},
     FactLine{"GPU 0,", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPU 0-", take_listed_gpu, kAny, ": ", ",;|"},
+    FactLine{"GPU | ", take_listed_gpu, kAny, "| ", "|"},
     FactLine{"GPU: ", take_listed_gpu, kAny, ": ", ",;|"},
     FactLine{"GPU**: ", take_listed_gpu, kAny, ": ", ",;|"},
     FactLine{"GPUs: ", take_listed_gpu, kAny, ": ", ",;|"},

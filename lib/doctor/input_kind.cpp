@@ -58,7 +58,8 @@ bool has_lines_of_log(std::string_view text) {
   LogReader reader("", said);
   reader.feed(text);
   reader.finish();
-  return !said.lines.empty() || !said.logged_dtype.empty() || !said.backend.empty() || said.has_started;
+  const bool of_form = said.gpu || said.version;
+  return of_form || !said.lines.empty() || !said.logged_dtype.empty() || !said.backend.empty() || said.has_started;
 }
 
 // What SGLang prints where it starts: a call that nobody writes like that.

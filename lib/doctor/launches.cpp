@@ -249,8 +249,10 @@ std::vector<ShownLaunch> launches_in_blocks(std::string_view report) {
 
 std::optional<ServeCommand> listed_arguments(std::string_view text) {
   text = without_margin(text);
-  if (text.size() > kMostBlockBytes || (!text.starts_with("[") && !text.starts_with("- "))) return std::nullopt;
-  const std::vector<std::string> words = words_at({{"args", first_or_null(text)}}, {"args"});
+  const bool begins = text.starts_with("[") || text.starts_with("- ") || text.starts_with("args:");
+  if (text.size() > kMostBlockBytes || !begins) return std::nullopt;
+  const Json list = first_or_null(text);
+  const std::vector<std::string> words = words_at(list.is_object() ? list : Json{{"args", list}}, {"args"});
   if (words.empty()) return std::nullopt;
   if (words[0].starts_with("--")) return bare_arguments(shell_quoted(words));
   if (!has_word("serve vllm sglang python python3 sh bash /bin/sh /bin/bash", words[0])) return std::nullopt;

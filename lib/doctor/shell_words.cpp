@@ -82,7 +82,9 @@ std::vector<std::string> read_words(std::string_view text, LineEnd line_end) {
     } else if (text[at] == '#' || text[at] == '\n' || is_operator(text[at])) {
       break;
     } else {
-      const Word word = read_word(text, at);
+      Word word = read_word(text, at);
+      for (const std::string_view dash : {"\u2014", "\u2013"})  // what editors make of "--"
+        if (word.text.starts_with(dash)) word.text.replace(0, dash.size(), "--");
       if (word.text != "\\" && (word.quoted || !word.text.empty())) words.push_back(word.text);
     }
   }

@@ -96,6 +96,8 @@ TEST(Reports, CommandsLoseTheirMarks) {
                            "vllm serve m ^\r\n  --kv-cache-dtype fp8 ^\r\n  --calculate-kv-scales\r\n",
                            "vllm serve m `\n  --kv-cache-dtype fp8 `\n  --calculate-kv-scales\n",
                            "> vllm serve m \\\n>   --kv-cache-dtype fp8\\\n>   --calculate-kv-scales\n",
+                           "args:\n  - serve\n  - m\n  - --kv-cache-dtype\n  - fp8\n  - --calculate-kv-scales\n",
+                           "vllm serve m \u2014kv-cache-dtype fp8 \u2014calculate-kv-scales\n",
                            "- serve\n- m\n- --kv-cache-dtype\n- fp8\n- --calculate-kv-scales\n",
                            "vllm serve m --kv-cache-dtype fp8 --calculate-kv-scales\u300d\u3067\u3059\n"}) {
     Doctor doctor;
@@ -137,6 +139,9 @@ TEST(Reports, FormsNameServerAndGpu) {
         Said{"GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1234)\n", "", 80},
         Said{"GPU 0,1,2,3: NVIDIA L40S\nGPU 0,1,2,3 Compute Capability: 8.9\n", "", 89},
         Said{"|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |     0 |\n", "", 90},
+        Said{"GPU 0-7: NVIDIA B200 (x8)\n", "", 100},
+        Said{"| GPU | 2 x RTX 3090 |\n| vLLM | 0.26.0 |\n", "vllm 0.26.0", 86},
+        Said{"vllm serve m\n\nGPU models and configuration :\nGPU 0: NVIDIA H100 80GB HBM3\n", "", 90},
         Said{"- GPU: NVIDIA GeForce RTX 3080 (SM86)\n", "", 86}, Said{"**GPU**: 8x AMD Instinct MI300X\n", "", 0},
         Said{"On this GPU: H100 is fine\n", "", 0}}) {
     const Facts facts = diagnose_log(said.text).facts;
