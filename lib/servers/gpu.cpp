@@ -189,23 +189,22 @@ uint64_t mib_of(const std::vector<KnownGpu>& named, const std::string& words) {
   return same == named.end() ? 0 : same->mib;
 }
 
-std::string sorted_letters(std::string_view words) {
+std::string characters_in(std::string_view words, char first, char last) {
   std::string out;
-  std::ranges::copy_if(words, std::back_inserter(out), [](char c) { return c >= 'A' && c <= 'Z'; });
-  std::ranges::sort(out);
+  std::ranges::copy_if(words, std::back_inserter(out), [&](char c) { return c >= first && c <= last; });
   return out;
 }
 
-std::string digits_in(std::string_view words) {
-  std::string out;
-  std::ranges::copy_if(words, std::back_inserter(out), [](char c) { return c >= '0' && c <= '9'; });
+std::string sorted_letters(std::string_view words) {
+  std::string out = characters_in(words, 'A', 'Z');
+  std::ranges::sort(out);
   return out;
 }
 
 /// Whether one is likely meant by the other: another number, or another letter, is another GPU.
 bool is_misspelt(const std::string& words, const std::string& known) {
   const std::string a = sorted_letters(words), b = sorted_letters(known);
-  const std::string digits = digits_in(words), expected = digits_in(known);
+  const std::string digits = characters_in(words, '0', '9'), expected = characters_in(known, '0', '9');
   const bool one_off = digits == expected || (digits.size() == expected.size() + 1 && digits.starts_with(expected)) ||
                        (expected.size() == digits.size() + 1 && expected.starts_with(digits));
   return one_off && (std::ranges::includes(a, b) || std::ranges::includes(b, a));

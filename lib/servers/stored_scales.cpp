@@ -62,16 +62,13 @@ std::vector<float> values_of(const Checkpoint& checkpoint, const TensorInfo& inf
   return info.shape.elements() > kMostStoredValues ? std::vector<float>{} : floats_of(checkpoint, info);
 }
 
-/// The name of the shard of every scale tensor.
-std::map<std::string, std::string> files_of_scales(const WeightFiles& files) {
-  std::map<std::string, std::string> found;
+std::vector<std::string> scales_in(const fs::path& shard) {
+  std::vector<std::string> names;
   KvScaleName parsed;
-  for (const fs::path& shard : files.shards) {
-    const SafetensorsFile file(shard);
-    for (const TensorInfo& info : file.tensors())
-      if (parse_kv_scale_name(info.name, parsed)) found[info.name] = shard.filename().string();
-  }
-  return found;
+  const SafetensorsFile file(shard);
+  for (const TensorInfo& info : file.tensors())
+    if (parse_kv_scale_name(info.name, parsed)) names.push_back(info.name);
+  return names;
 }
 
 /// Files beside the shards of the index; without an index there are none that servers would pass over.
@@ -83,12 +80,8 @@ std::vector<StoredScales::Unlisted> unlisted_scales(const fs::path& folder, cons
     if (entry.path().extension() == ".safetensors" && !entry.path().filename().string().starts_with("consolidated"))
       beside.insert(entry.path());
   for (const fs::path& shard : files.shards) beside.erase(shard);
-  KvScaleName parsed;
-  for (const fs::path& path : beside) {
-    const SafetensorsFile file(path);
-    for (const TensorInfo& info : file.tensors())
-      if (parse_kv_scale_name(info.name, parsed)) found.push_back({path.filename().string(), info.name});
-  }
+  for (const fs::path& path : beside)
+    for (const std::string& name : scales_in(path)) found.push_back({path.filename().string(), name});
   return found;
 }
 
@@ -97,7 +90,9 @@ StoredScales read_scales(const Checkpoint& checkpoint, const ModelSpec& spec, co
   all.declaration = read_kv_declaration(checkpoint.config(), checkpoint.folder());
   all.tensor_prefix = prefix;
   const WeightFiles files = find_weight_files(checkpoint.folder());
-  const std::map<std::string, std::string> shards = files_of_scales(files);
+  std::map<std::string, std::string> shards;  // by tensor
+  for (const fs::path& shard : files.shards)
+    for (const std::string& name : scales_in(shard)) shards[name] = shard.filename().string();
   KvScaleName parsed;
   for (const std::string& name : checkpoint.names()) {
     if (!parse_kv_scale_name(name, parsed)) continue;
