@@ -132,15 +132,19 @@ struct Sign {
   static constexpr int kWeightOfHint = 3;
 };
 
-/// A line is recognized by any of `needles`, parts of lines that have no arguments, with single spaces and a "|"
-/// between them; and, where that is not special enough, by `also`, which must be in the same line. `unless` must not be
-/// in it.
+/// A line is recognized by any of the needles that its pattern begins with, parts of lines that have no arguments, with
+/// single spaces and a "|" between them; where that is not special enough, what stands behind " & " must be in the same
+/// line, and what stands behind " ! " must not: "not found in params_dict & k_scale".
 struct LogLine {
-  std::string_view needles;
+  std::string_view pattern;
   Entry entry;
-  std::string_view also = "";
-  std::string_view unless = "";
   std::string_view cache = "";  // the type of the KV cache of which the line is proof
+
+  /// Behind this mark, "& " or "! "; "" where it has none.
+  constexpr std::string_view part(std::string_view mark) const {
+    const std::string_view rest = pattern.substr(std::min(pattern.find(mark), pattern.size() - mark.size()));
+    return rest.starts_with(mark) ? rest.substr(mark.size(), rest.find(" ! ", 1) - mark.size()) : "";
+  }
 };
 
 std::vector<std::string_view> needles_of(const LogLine& line);

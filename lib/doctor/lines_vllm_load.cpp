@@ -16,19 +16,18 @@ constexpr std::string_view kTensors =
 constexpr std::string_view kWeights = "vllm 0.33.0 model_executor/model_loader/weight_utils.py";
 
 /// The missing name decides what helps.
-constexpr LogLine unknown_name(std::string_view ending, std::string_view fix) {
+constexpr LogLine unknown_name(std::string_view pattern, std::string_view fix) {
   return {
-      .needles = "KeyError: '",
-      .entry = {.id = "LG36",
-                .severity = Fatal,
-                .meaning = "the loader of this model class does not know the name of a scale",
-                .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
-                .fix = fix,
-                .source =
-                    "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
-                .cause = Cause::ScalesRefused,
-                .weight = 9},
-      .also = ending};
+      .pattern = pattern,
+      .entry = {
+          .id = "LG36",
+          .severity = Fatal,
+          .meaning = "the loader of this model class does not know the name of a scale",
+          .not_proved = "that the scales are wrong: this class, in this version, has no parameter of that name",
+          .fix = fix,
+          .source = "reports of vLLM 0.6.4 and 0.15, llm-compressor issue 967; sglang 0.5.23 models/gemma3_causal.py",
+          .cause = Cause::ScalesRefused,
+          .weight = 9}};
 }
 
 constexpr LogLine kLines[] = {
@@ -51,26 +50,22 @@ constexpr LogLine kLines[] = {
     {"kv_scale is not loaded",
      {"LG12", Error, Established, "the checkpoint's kv_scale was dropped: those layers serve with 1.0", "", kExport,
       "vllm 0.33.0 model_executor/model_loader/weight_utils.py", Cause::ScalesNotLoaded, 8}},
-    {"but not found the expected name in the model",
+    {"but not found the expected name in the model & is not loaded ! Found kv_scale",
      {"LG12b", Error, Established,
       "scales of the checkpoint were dropped, because the model has no parameter of that name",
       "that only the layer named lost its scale: printed once", kExport,
-      "vllm 0.33.0, sglang 0.5.23 model_loader/weight_utils.py", Cause::ScalesNotLoaded, 8},
-     "is not loaded",
-     "Found kv_scale"},
+      "vllm 0.33.0, sglang 0.5.23 model_loader/weight_utils.py", Cause::ScalesNotLoaded, 8}},
     {"Found mla_attn with k_scale and v_scale in the checkpoint",
      {"LG13", Note, Established, "names of MLA scales are being mapped", "that they arrive: since 0.25 they do not", "",
       kWeights}},
-    {"There is no module or parameter named",
+    {"There is no module or parameter named & _scale",
      {"LG38", Fatal, Established,
       "the checkpoint has a scale for a module that the model does not have, or scales without a quantization_config",
       "that the scales are wrong: their names are, or config.json is", kExport,
-      "vllm 0.33.0 model_executor/models/utils.py", Cause::ScalesRefused, 8},
-     "_scale"},
-    {"Attempted to load weight",
+      "vllm 0.33.0 model_executor/models/utils.py", Cause::ScalesRefused, 8}},
+    {"Attempted to load weight & _scale with dtype",
      {"LG39", Note, Established, "the scale was rounded to the model's type, up to 0.4 percent in bf16",
-      "damage: FP8 scales have far more slack than that", "", "vllm 0.33.0 model_executor/models/utils.py"},
-     "_scale with dtype"},
+      "damage: FP8 scales have far more slack than that", "", "vllm 0.33.0 model_executor/models/utils.py"}},
     {"Currently supported kv cache quantization is|Invalid strategy for compressed-tensors KV cache|"
      "is not a valid QuantizationStrategy|Only support symmetric scaling factor",
      {"LG40", Fatal, Established,
@@ -94,11 +89,11 @@ constexpr LogLine kLines[] = {
      {"LG49", Note, Established,
       "the quantization group of attention modules is left out; scales of the cache load without it", "", "",
       kTensors}},
-    unknown_name(".q_scale'", "export again without query scales (--no-query), for this server"),
-    unknown_name(".k_scale'", kNewer),
-    unknown_name(".v_scale'", kNewer),
-    unknown_name(".kv_scale'", kNewer),
-    unknown_name(".output_scale'", kNewer),
+    unknown_name("KeyError: ' & .q_scale'", "export again without query scales (--no-query), for this server"),
+    unknown_name("KeyError: ' & .k_scale'", kNewer),
+    unknown_name("KeyError: ' & .v_scale'", kNewer),
+    unknown_name("KeyError: ' & .kv_scale'", kNewer),
+    unknown_name("KeyError: ' & .output_scale'", kNewer),
     {"assert layer.k_scale > 0.0",
      {"LG37", Fatal, Established,
       "a key scale that is zero, negative, NaN or missing beside a value scale; zero also after an offload that loses "

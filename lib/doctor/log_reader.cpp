@@ -38,14 +38,16 @@ const Needles& needles() {
 
 bool applies(const LogLine& line, std::string_view text) {
   const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
-  return (line.also.empty() || has(line.also)) && (line.unless.empty() || !has(line.unless));
+  const std::string_view also = line.part(" & "), unless = line.part(" ! ");
+  return has(also) && (unless.empty() || !has(unless));
 }
 
 }  // namespace
 
 std::vector<std::string_view> needles_of(const LogLine& line) {
   std::vector<std::string_view> all;
-  for (std::string_view rest = line.needles; !rest.empty();) {
+  const size_t end = std::min({line.pattern.find(" & "), line.pattern.find(" ! "), line.pattern.size()});
+  for (std::string_view rest = line.pattern.substr(0, end); !rest.empty();) {
     all.push_back(rest.substr(0, rest.find('|')));
     rest.remove_prefix(std::min(rest.size(), all.back().size() + 1));
   }

@@ -83,12 +83,12 @@ TEST(DoctorLines, GiveTheOptionsThatRulesRead) {
   }
 }
 
-// Of a line that is broken once, the words of its needle are found wherever the break is; `also` and `unless` need the
-// rest of the line, which is why only lines of plain needles are taken.
+// Of a line that is broken once, the words of its needle are found wherever the break is; " & " and " ! " need the rest
+// of the line, which is why only lines of plain needles are taken.
 TEST(DoctorLines, MayBeBrokenAnywhere) {
   size_t n_tested = 0;
   for (const LogLine& known : vllm_lines()) {
-    if (!known.also.empty() || !known.unless.empty()) continue;
+    if (!known.part(" & ").empty() || !known.part(" ! ").empty()) continue;
     for (const std::string_view any : needles_of(known)) {
       const std::string needle(any);
       for (size_t cut = 1; cut < needle.size(); ++cut) {
@@ -134,10 +134,10 @@ TEST(DoctorLines, EveryEntryIsComplete) {
   std::map<std::string_view, std::string_view> meanings;
   for (const auto table : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : table) {
-      EXPECT_FALSE(line.needles.empty() || line.entry.id.empty() || line.entry.meaning.empty() ||
+      EXPECT_FALSE(line.pattern.empty() || line.entry.id.empty() || line.entry.meaning.empty() ||
                    line.entry.source.empty())
           << line.entry.id;
-      EXPECT_EQ(line.needles.find("  "), std::string_view::npos) << line.needles;
+      EXPECT_EQ(line.pattern.find("  "), std::string_view::npos) << line.pattern;
       if (line.entry.severity == Severity::Note)
         EXPECT_EQ(line.entry.weight, 0) << line.entry.id;
       else
