@@ -6,9 +6,10 @@
 
 namespace kvcal {
 
-/// Whether one of the list's words is this one.
+/// Whether one of the list's words is this one. Several are none.
 inline bool has_word(std::string_view list, std::string_view word) {
-  return (" " + std::string(list) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+  return word.find(' ') == word.npos &&
+         (" " + std::string(list) + " ").find(" " + std::string(word) + " ") != std::string::npos;
 }
 
 /// Whether a text begins with one of the list's words.

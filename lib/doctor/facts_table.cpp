@@ -112,8 +112,8 @@ FactRow delivered(const Facts& f) {
     return open(name, "which server it is, and config.json");
   const std::optional<Server> of = server_of_table(f);
   if (!of)
-    return open(name, "the server's log: for " + str(*f.version) + " this was not checked, for " +
-                          str(newest_known(f.server)) + " it is known");
+    return open(name, "the server's log: for " + (f.version ? str(*f.version) : "this platform") +
+                          " this was not checked, for " + str(newest_known(f.server)) + " it is known");
   const std::optional<ServerSupport> s = support_of(f);
   if (!s) return open(name, "the server's log: this class is not in the table of servers");
   return known(name, arrives(*s) ? by_names(f) : "no: " + why_none_arrives(*s), s->source);

@@ -30,6 +30,21 @@ std::string cache_of(const std::string& command) {
   return fact(doctor.diagnose(), "cache");
 }
 
+// No version, and none that a table would be of.
+TEST(DoctorFacts, APlatformOfItsOwnIsNotChecked) {
+  const std::filesystem::path config = std::filesystem::path(testing::TempDir()) / "own_platform" / "config.json";
+  std::filesystem::create_directories(config.parent_path());
+  write_text(config, R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_attention_heads": 8})");
+  Doctor doctor;
+  doctor.add_command("command", "vllm serve X --quantization ascend");
+  doctor.add_checkpoint(config);
+  const Diagnosis d = doctor.diagnose();
+  for (const FactRow& row : fact_rows(d.facts))
+    if (row.name == "loaded by this class") {
+      EXPECT_NE(row.from.find("for this platform"), row.from.npos) << row.from;
+    }
+}
+
 // A shell puts it there: it may be any type, and is left to no server.
 TEST(DoctorFacts, AVariableIsNoTypeOfCache) {
   for (const char* variable : {"$KV", "${KV}", "fp8_$KIND"})
