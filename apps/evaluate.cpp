@@ -10,8 +10,6 @@
 #include "base/sha256.h"
 #include "base/size_text.h"
 #include "build_info.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/kv_scale_names.h"
 #include "console.h"
 #include "device.h"
 #include "evaluate/attention_paths.h"
@@ -24,7 +22,6 @@
 #include "export/serve.h"
 #include "hub_cache.h"
 #include "idle_options.h"
-#include "next_step.h"
 #include "output_file.h"
 #include "stats/statistics_file.h"
 #include "terminal.h"
@@ -175,16 +172,16 @@ Exit exit_of(const std::vector<LimitVerdict>& verdicts, bool is_too_large) {
 ConclusionContext context_of(const EvaluateFlags& flags, const Sources& sources) {
   ConclusionContext context;
   context.model = flags.named;
+  context.folder = flags.model;
   context.out = flags.out.string();
   for (const std::string& word : words_of(flags.prompts)) context.prompts += " " + shell_word(word);
   context.max_kl = flags.max_kl.value_or(kSuggestedMaxKl);
-  context.has_scales = !kv_scale_tensors(Checkpoint::open(flags.model)).empty();
   context.min_agreement = flags.min_agreement;
   context.min_correct = flags.min_correct;
   context.dtype = sources.scales.empty() ? "fp8_e4m3" : sources.scales[0].quantization.dtype;
   if (sources.scales.empty()) return context;
   context.scales = flags.scales[0];
-  context.with_file = serve_with_scales(sources.scales[0], {context.scales, flags.named, flags.model, {}, false});
+  context.file = &sources.scales[0];
   for (const ArtifactLayer& layer : sources.scales[0].layers)
     for (const NamedSite& s : cached_sites(layer))
       if (s.site->verdict() >= Verdict::Needed || !s.site->departs.value_or(std::vector<Departure>()).empty())

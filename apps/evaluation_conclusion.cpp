@@ -7,6 +7,7 @@
 #include "base/number_text.h"
 #include "evaluation_limits.h"
 #include "export/serve.h"
+#include "next_step.h"
 #include "report/estimates.h"
 
 namespace kvcal {
@@ -152,11 +153,8 @@ const VariantEvidence& better_one(const ConclusionContext& context, const Conclu
   return context.file_is_needed ? file : one;
 }
 
-/// What to do, and the command that does it, where there is one.
-Lines step(const std::string& what, const std::string& command = "") {
-  if (command.empty()) return folded("next: " + what);
-  return folded("next: " + what + ":") + Lines("  " + command);
-}
+/// What to do where no command does it.
+Lines advice(const std::string& what) { return folded("next: " + what); }
 
 /// Nothing where nothing follows that is known to be possible.
 Lines after_recipe(const ConclusionContext& context, const EvaluatedRecipe& recipe) {
@@ -188,11 +186,11 @@ bool keeps_shares(const ConclusionContext& context, const VariantEvidence& v, co
 
 /// At scale 1.0 servers have floating-point types alone.
 Lines after_success(const ConclusionContext& context, bool is_file) {
-  if (is_file) return context.with_file;
+  if (is_file) return serve_with_scales(*context.file, {context.scales, context.model, context.folder, {}, false});
   if (!context.dtype.starts_with("fp8")) return {};
   std::string how = context.scales.empty() ? "as it is" : "without the file";
-  if (context.has_scales) how = "without the scales that the checkpoint has";
-  return step("serve at scale 1.0, " + how);
+  if (has_scales(context.folder)) how = "without the scales that the checkpoint has";
+  return advice("serve at scale 1.0, " + how);
 }
 
 }  // namespace
@@ -212,13 +210,13 @@ Lines next_text(const ConclusionContext& context, const Evaluation& evaluation, 
   const VariantEvidence& v = better_one(context, c);
   const std::string limit = formatted("%.3g", context.max_kl);
   if (v.n_not_finite > 0) return after_damage(context, "");
-  if (!v.kl.interval) return step("evaluate on at least " + missing_prompts_text(c.groups) + ", unlike these");
+  if (!v.kl.interval) return advice("evaluate on at least " + missing_prompts_text(c.groups) + ", unlike these");
   if (v.kl.interval->low > context.max_kl) return after_damage(context, ", as this mean KL is above " + limit);
   if (v.kl.interval->high <= context.max_kl)
     return keeps_shares(context, v, c.groups) ? after_success(context, v.name == "file") : Lines{};
   const auto more = more_prompts(v.kl, context.max_kl, c.groups);
   const std::string number = more ? more_prompts_text(*more) : "many more prompts";
-  return step("evaluate on " + number + ", to tell whether the mean KL is above " + limit);
+  return advice("evaluate on " + number + ", to tell whether the mean KL is above " + limit);
 }
 
 }  // namespace kvcal

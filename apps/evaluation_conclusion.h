@@ -1,9 +1,11 @@
 // How an evaluation ends: what was shown, with intervals, and the one thing to do that follows.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
+#include "artifact/artifact.h"
 #include "base/lines.h"
 #include "evaluate/evaluation_figures.h"
 
@@ -14,8 +16,8 @@ struct ConclusionContext {
   std::string model, scales, out;  // scales: the first file, "" without one
   std::string prompts;             // options that name these prompts, as shell words, each with a space before it
   std::string dtype;               // of the scales, fp8_e4m3 without
-  bool has_scales = false;         // the checkpoint itself, which a server would take instead of 1.0
-  Lines with_file;                 // what to do where the file is to be served
+  std::filesystem::path folder;    // of the model
+  const Artifact* file = nullptr;  // the first; null without one
   bool file_is_needed = false;     // whether it says of a site that 1.0 is worse, or clips or may clip
   double max_kl = 0;               // --max-kl, or what the documents suggest
   std::optional<double> min_agreement, min_correct;

@@ -16,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As evaluate says it, too.
-Lines step(const std::string& what, const std::string& command) {
-  return Lines("next: " + what + ":") + Lines("  " + command);
-}
-
 Lines serve_with_file(const std::string& command) { return step("serve with the file", command); }
 Lines serve_as_it_is(const std::string& command) { return step("serve at scale 1.0, as it is", command); }
 
@@ -41,9 +36,9 @@ std::optional<ServerSupport> support_of(ServerKind kind, const Artifact& artifac
   }
 }
 
-/// The checkpoint as it is, where it has no scales that a server would take instead of 1.0.
+/// The checkpoint as it is, where 1.0 is what it gets.
 Lines serve(const Artifact& artifact, const NextStepInputs& in) {
-  if (!kv_scale_tensors(Checkpoint::open(in.folder)).empty()) return {};
+  if (has_scales(in.folder)) return {};
   if (const auto vllm = support_of(ServerKind::Vllm, artifact); vllm && vllm->served)
     return serve_as_it_is("vllm serve " + shell_word(in.model) + " --kv-cache-dtype fp8");
   if (const auto sglang = support_of(ServerKind::Sglang, artifact); sglang && sglang->served)
@@ -73,7 +68,7 @@ Lines exported(const NextStepInputs& in, const std::string& target, bool skip_ke
   request.target = target;
   request.plan_only = true;
   request.options.skip_keep16 = skip_keep16;
-  request.options.replace_scales = !kv_scale_tensors(Checkpoint::open(in.folder)).empty();
+  request.options.replace_scales = has_scales(in.folder);
   request.out = new_folder(in);
   export_scales(request);
   std::string text = "kvcal export " + shell_word(in.scales.string()) + " --model " + shell_word(in.model);
@@ -102,6 +97,12 @@ Lines by_class(const Artifact& artifact, const NextStepInputs& in) {
 }
 
 }  // namespace
+
+Lines step(const std::string& what, const std::string& command) {
+  return Lines("next: " + what + ":") + Lines("  " + command);
+}
+
+bool has_scales(const fs::path& folder) { return !kv_scale_tensors(Checkpoint::open(folder)).empty(); }
 
 Lines serve_with_scales(const Artifact& artifact, const NextStepInputs& in) {
   const bool keeps = !keep16_layers(artifact).empty();

@@ -23,6 +23,12 @@ struct NextStepInputs {
 /// export's refusal says it. Nothing where none can be named, or where the scales want more prompts first.
 Lines next_step(const Artifact& artifact, const NextStepInputs& inputs);
 
+/// "next: WHAT:" and the command.
+Lines step(const std::string& what, const std::string& command);
+
+/// Whether the checkpoint has scales of its own, which a server would take instead of 1.0.
+bool has_scales(const std::filesystem::path& folder);
+
 /// The export for the first server that takes these scales; of what none takes, why the first does not.
 Lines serve_with_scales(const Artifact& artifact, const NextStepInputs& inputs);
 
