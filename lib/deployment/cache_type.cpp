@@ -18,13 +18,16 @@ struct Line {
   EngineVersions versions;
   std::string_view becomes;
   bool overrides = false;
+  bool of_latent = false;  // of MLA alone, whose lines stand first
 };
 
 constexpr EngineVersion kVllmObeysOption = {0, 22, 0};
 
 // Read in the wheels: vLLM 0.8.5 to 0.33.0 attention.py (layer.py) and torch_utils.py, SGLang 0.5.4 to 0.5.23
 // compressed_tensors.py, fp8.py and configure_kv_cache_dtype. What no line covers is not known.
+// vLLM's layers of attention look for the scheme, those of MLA do not: 0.15.0 to 0.33.0 mla_attention.py (layer.py).
 constexpr std::array kLines = {
+    Line{Engine::Vllm, Declares::CompressedTensors, {}, "auto", false, true},
     Line{Engine::Vllm, Declares::CompressedTensors, {{0, 8, 5}, {0, 15, 0}}, "auto"},
     Line{Engine::Vllm, Declares::CompressedTensors, {{0, 15, 0}, kVllmObeysOption}, "fp8", true},
     Line{Engine::Vllm, Declares::CompressedTensors, {kVllmObeysOption, {}}, "fp8"},
@@ -38,9 +41,6 @@ constexpr std::array kLines = {
     Line{Engine::Sglang, Declares::Fp8, {{0, 5, 18}, {}}, "fp8_e4m3"},
 };
 
-/// Attention layers alone look for the scheme, those of MLA do not: vLLM 0.15.0 to 0.33.0 mla_attention.py (layer.py).
-constexpr Line kLatentScheme = {Engine::Vllm, Declares::CompressedTensors, {}, "auto"};
-
 // By what the newest version makes of it; older ones differ in the lines above alone.
 Declares declares(const KvDeclaration& d, Engine server) {
   const std::string type = auto_cache_type(d, kind_in_tables(server));
@@ -53,10 +53,9 @@ Declares declares(const KvDeclaration& d, Engine server) {
 /// Without a version that of the newest releases, as everywhere.
 const Line* line_of(const CacheRequest& r, Declares declared) {
   if (is_newer_than_known(r.server, r.version)) return nullptr;
-  if (r.latent == Trait::Yes && r.server == kLatentScheme.server && declared == kLatentScheme.declares)
-    return &kLatentScheme;
   const auto found = std::ranges::find_if(kLines, [&](const Line& line) {
-    return line.server == r.server && line.declares == declared && line.versions.hold(r.version);
+    const bool of_rows = !line.of_latent || r.latent == Trait::Yes;
+    return of_rows && line.server == r.server && line.declares == declared && line.versions.hold(r.version);
   });
   return found == kLines.end() ? nullptr : &*found;
 }

@@ -33,11 +33,12 @@ struct Special {
   std::string_view otherwise;
 };
 constexpr std::array kSpecial = {
-    Special{"NemotronHForCausalLM", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
-    Special{"NemotronHForCausalLM", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
-    Special{"NemotronHPuzzle", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
-    Special{"NemotronHPuzzle", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
-    Special{"NemotronH_Nano_VL", {{0, 20, 0}, {}}, &StateRequest::declared_of_cache, "float32"},
+    Special{
+        "NemotronHForCausalLM NemotronHPuzzle", {{0, 13, 0}, {0, 20, 0}}, &StateRequest::declared_of_cache, "float16"},
+    Special{"NemotronHForCausalLM NemotronHPuzzle NemotronH_Nano_VL",
+            {{0, 20, 0}, {}},
+            &StateRequest::declared_of_cache,
+            "float32"},
     Special{"Qwen3_5", {{0, 17, 0}, {}}, &StateRequest::declared, ""},
     Special{"Qwen4Exp", {{0, 32, 0}, {}}, &StateRequest::declared, ""},
 };
@@ -100,7 +101,7 @@ ServedState in_vllm(const StateRequest& r) {
   }
   if (asked) return {r.asked, type.conv, "option", "", ""};
   for (const Special& s : kSpecial) {
-    if (!r.architecture.starts_with(s.classes) || !s.versions.hold(r.version)) continue;
+    if (!begins_with_word(s.classes, r.architecture) || !s.versions.hold(r.version)) continue;
     if (const std::string& declared = r.*s.declared; is_given(declared)) return {declared, type.conv, "config.json"};
     if (!s.otherwise.empty()) return {std::string(s.otherwise), type.conv, "default"};
   }

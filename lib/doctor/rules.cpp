@@ -138,11 +138,7 @@ Found found_by_rule(const CombinationRule& rule, const Facts& facts) {
   const auto& [holds, finds] = rule.when;
   Found found = holds ? Found{holds(facts)} : finds ? finds(facts) : found_by_check(rule.entry.id, facts);
   if (!found.holds) return {};
-  for (std::string_view rest = rule.evidence; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    add_evidence(facts, word, found);
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-  }
+  for (const std::string_view word : listed_words(rule.evidence)) add_evidence(facts, word, found);
   const bool of_gpu = has_word(rule.evidence, "{gpu}");
   if (of_gpu && facts.gpu)
     found.detail = facts.gpu->name + (found.detail.empty() ? "" : "; " + found.detail);
